@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use apus_http::fields::remove_digests;
 use apus_http::{Body, BodyError, BodyStream, ConnectionReservation, FileRange, Frame, Headers};
 use bytes::{Bytes, BytesMut};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -158,7 +159,8 @@ impl BodyStream for CompressedBody {
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 end => {
-                    if let Some(Ok(Frame::Trailers(lines))) = end {
+                    if let Some(Ok(Frame::Trailers(mut lines))) = end {
+                        remove_digests(&mut lines);
                         self.trailers = Some(lines);
                     }
                     let rest = self.finish()?;

@@ -45,7 +45,8 @@ struct CompressedService {
 impl Service for CompressedService {
     fn call(&self, request: Request) -> ResponseFuture {
         let negotiation = EncodingNegotiation::of(&request, self.compression);
-        self.inner.call(request).map(move |mut response| {
+        let response = negotiation.call(&self.inner, request);
+        response.map(move |mut response| {
             negotiation.apply(&mut response);
             response
         })

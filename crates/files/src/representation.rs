@@ -40,6 +40,8 @@ pub(crate) struct Representation {
     last_modified: SystemTime,
     /// Whether no other version has the same time of modification.
     is_date_strong: bool,
+    /// Whether there are, or can be, other representations with the same date.
+    is_negotiated: bool,
 }
 
 impl Representation {
@@ -89,6 +91,7 @@ impl Representation {
             entity_tag: entity_tag.map(|tag| tag.into_bytes().into()),
             last_modified,
             is_date_strong: identity.is_modified_when_changed(),
+            is_negotiated: about.is_negotiated,
         }
     }
 
@@ -128,9 +131,12 @@ impl Representation {
             }),
             last_modified: Some(self.last_modified),
         };
-        // A condition with a date that is no strong validator is false (section 13.1.5).
+        // A condition with a date that is no strong validator is false (section 13.1.5). All variants have the same
+        // date: it does not say which of them the client has a part of.
         let of_range = Validators {
-            last_modified: validators.last_modified.filter(|_| self.is_date_strong),
+            last_modified: validators
+                .last_modified
+                .filter(|_| self.is_date_strong && !self.is_negotiated),
             ..validators
         };
         match validators.evaluate(request.method(), headers) {

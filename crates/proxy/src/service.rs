@@ -75,9 +75,17 @@ impl Service for ProxyService {
             Err(response) => return response.into(),
         };
         let handshake = websocket::begin(&request, &mut head);
-        let head = Rc::new(head);
         let state = Rc::clone(state);
         let body = request.take_body();
+        if !state.settings.substitutions.is_empty()
+            && head.method == Method::GET
+            && head.upgrade.is_none()
+            && head.headers.contains("range")
+            && matches!(body, Body::Empty)
+        {
+            return ResponseFuture::later(respond_to_range(state, request, head));
+        }
+        let head = Rc::new(head);
         match &state.settings.hold_request {
             Some(hold) if !matches!(body, Body::Empty) => {
                 let hold = hold.clone();
@@ -93,6 +101,33 @@ impl Service for ProxyService {
             }
             _ => ProxyExchange::begin(state, request, head, handshake, body),
         }
+    }
+}
+
+/// Responds to a request for a range where texts may be replaced. The offsets of the origin are not those of the
+/// replaced body: the client gets that completely, and parts of other media types.
+async fn respond_to_range(
+    state: Rc<ProxyState>,
+    request: Request,
+    head: ClientRequestHead,
+) -> Response {
+    let again = request.without_body();
+    let mut whole = head.clone();
+    whole.headers.remove("range");
+    whole.headers.remove("if-range");
+    let send = |request, head| {
+        let state = Rc::clone(&state);
+        ProxyExchange::begin(state, request, Rc::new(head), None, Body::Empty).wait()
+    };
+    let part = send(request, head).await;
+    let substitutions = &state.settings.substitutions;
+    if !substitutions.may_concern(&part) {
+        return part;
+    }
+    let whole = send(again, whole).await;
+    match substitutions.applies_to(whole.headers()) {
+        true => whole,
+        false => part,
     }
 }
 
@@ -231,6 +266,10 @@ impl ProxyState {
             response_headers::change_cookies(headers, &self.settings.cookies, path.as_ref());
         }
         let mut response = self.response(upstream.response);
+        if response.status() == StatusCode::NOT_MODIFIED {
+            let substitutions = &self.settings.substitutions;
+            substitutions.complete_not_modified(&mut response, &head.headers);
+        }
         response.set_origin(origin);
         if let Some(cookie) = upstream.set_cookie {
             // The configuration checks the parts of the cookie.

@@ -2,7 +2,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
+use apus_http::fields::remove_digests;
+use apus_http::{Body, BodyError, BodyStream, Frame, Headers, KnownField, Response, StatusCode};
 use bytes::{Bytes, BytesMut};
 
 /// The replacement of a text in response bodies.
@@ -40,21 +41,20 @@ impl Substitutions {
         self.rules.is_empty()
     }
 
-    /// Applies the rules to a response, if it has one of the media types and is not compressed.
+    /// Applies the rules to a response, if it has one of the media types, is complete and not compressed.
+    ///
+    /// It loses what describes the bytes of the origin. Its tag becomes a weak one, and it has no date, so that
+    /// no client resumes it by `If-Range` into other bytes.
     pub(super) fn apply(&self, response: &mut Response) {
-        if self.is_empty() || !self.applies_to(response.headers()) {
+        if response.status() == StatusCode::PARTIAL_CONTENT || !self.applies_to(response.headers())
+        {
             return;
         }
         let headers = response.headers_mut();
-        for name in [
-            "content-length",
-            "accept-ranges",
-            "content-md5",
-            "content-digest",
-            "etag",
-        ] {
-            headers.remove(name);
-        }
+        headers.remove("content-length");
+        headers.remove("accept-ranges");
+        remove_digests(headers);
+        weaken_validators(headers);
         let source = response.take_body();
         *response.body_mut() = Body::stream(SubstitutionBody {
             source,
@@ -64,14 +64,57 @@ impl Substitutions {
         });
     }
 
-    fn applies_to(&self, headers: &Headers) -> bool {
-        let media_type = headers.get_str("content-type").unwrap_or("");
-        let media_type = media_type.split(';').next().unwrap_or("").trim();
-        self.media_types
-            .iter()
-            .any(|known| &**known == "*" || known.eq_ignore_ascii_case(media_type))
+    /// Gives a 304 the validators of the replaced response, if the client has one: a 304 mostly has no media
+    /// type, but clients get weak tags of replaced responses only, if the origin has strong ones.
+    pub(super) fn complete_not_modified(&self, response: &mut Response, request: &Headers) {
+        let names_weak_tag = |line: &[u8]| line.windows(3).any(|part| part == b"W/\"");
+        let headers = response.headers_mut();
+        let is_replaced = match headers.has(KnownField::ContentType) {
+            true => self.applies_to(headers),
+            false => !self.is_empty() && request.get_all("if-none-match").any(names_weak_tag),
+        };
+        if is_replaced {
+            weaken_validators(headers);
+        }
+    }
+
+    /// Whether a response to a request with `Range` may be about a part of a body with texts to replace.
+    pub(super) fn may_concern(&self, part: &Response) -> bool {
+        match part.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                media_type(part.headers()).eq_ignore_ascii_case("multipart/byteranges")
+                    || self.applies_to(part.headers())
+            }
+            // Its media type is that of the message.
+            StatusCode::RANGE_NOT_SATISFIABLE => !self.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether texts are replaced in responses with these fields.
+    pub(super) fn applies_to(&self, headers: &Headers) -> bool {
+        let media_type = media_type(headers);
+        let is_any = |known: &str| known == "*" || known.eq_ignore_ascii_case(media_type);
+        !self.is_empty()
+            && self.media_types.iter().any(|known| is_any(known))
             && !headers.contains("content-encoding")
-            && !headers.contains("content-range")
+    }
+}
+
+fn media_type(headers: &Headers) -> &str {
+    let media_type = headers.get_str("content-type").unwrap_or("");
+    media_type.split(';').next().unwrap_or("").trim()
+}
+
+fn weaken_validators(headers: &mut Headers) {
+    headers.remove("last-modified");
+    let weakened = headers
+        .get("etag")
+        .filter(|tag| !tag.starts_with(b"W/"))
+        .map(|tag| [b"W/", tag].concat());
+    if let Some(tag) = weakened {
+        // What was a field value stays one.
+        let _ = headers.try_insert("etag", tag);
     }
 }
 
@@ -142,7 +185,8 @@ impl BodyStream for SubstitutionBody {
                     return Poll::Ready(Some(Err(BodyError::Source(error.into()))));
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                Some(Ok(Frame::Trailers(lines))) => {
+                Some(Ok(Frame::Trailers(mut lines))) => {
+                    remove_digests(&mut lines);
                     self.tail = Some(Some(lines));
                     self.advance(true)
                 }
@@ -184,13 +228,25 @@ mod tests {
     }
 
     fn pass(rules: &[(&str, &str)], pieces: Vec<Vec<u8>>) -> String {
-        let mut response = Response::new(apus_http::StatusCode::OK);
-        for (name, value) in [("content-type", "text/html"), ("etag", "\"x\"")] {
+        let mut response = Response::new(StatusCode::OK);
+        for (name, value) in [
+            ("content-type", "text/html"),
+            ("etag", "\"x\""),
+            ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("accept-ranges", "bytes"),
+            ("content-length", "9"),
+            ("content-md5", "x"),
+            ("content-digest", "x"),
+            ("repr-digest", "x"),
+            ("digest", "x"),
+        ] {
             response.headers_mut().try_insert(name, value).unwrap();
         }
         *response.body_mut() = Body::stream(ChunkedBody(pieces));
         substitutions(rules).apply(&mut response);
-        assert!(!response.headers().contains("etag"));
+        let lines: Vec<_> = response.headers().iter().collect();
+        let left = [("content-type", &b"text/html"[..]), ("etag", b"W/\"x\"")];
+        assert_eq!(lines, left);
         let mut output = Vec::new();
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(Some(Ok(Frame::Data(bytes)))) = response.body_mut().poll_frame(cx) {
@@ -215,12 +271,12 @@ mod tests {
 
     #[test]
     fn leaves_other_media_types_and_compressed_bodies_alone() {
-        for (name, value) in [
-            ("content-type", "image/png"),
-            ("content-encoding", "gzip"),
-            ("content-range", "bytes 0-1/9"),
+        for (name, value, status) in [
+            ("content-type", "image/png", StatusCode::OK),
+            ("content-encoding", "gzip", StatusCode::OK),
+            ("content-range", "bytes 0-1/9", StatusCode::PARTIAL_CONTENT),
         ] {
-            let mut response = Response::text(apus_http::StatusCode::OK, "a");
+            let mut response = Response::text(status, "a");
             let headers = response.headers_mut();
             headers.try_insert("content-type", "text/html").unwrap();
             headers.try_insert(name, value).unwrap();

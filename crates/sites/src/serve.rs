@@ -453,13 +453,16 @@ impl SiteState {
                 handled
             }
             WorkerHandler::Service { name, service } => {
-                if let Some(compression) = self.compression {
-                    route.compression = Some(EncodingNegotiation::of(&request, compression));
-                }
+                route.compression = self
+                    .compression
+                    .map(|compression| EncodingNegotiation::of(&request, compression));
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the handler of the location")
                 });
-                FilesOutcome::Response(service.call(request))
+                FilesOutcome::Response(match route.compression {
+                    Some(negotiation) => negotiation.call(service, request),
+                    None => service.call(request),
+                })
             }
         }
     }

@@ -93,7 +93,7 @@ pub(super) struct LocationCache {
     pub(super) cache: Cache,
     pub(super) site: Arc<str>,
     pub(super) settings: Arc<CacheSettings>,
-    compression: Compression,
+    pub(super) compression: Compression,
     pub(super) inner: Rc<dyn Service>,
     worker_cache: WorkerCache<PreparedResponse>,
 }
@@ -221,7 +221,7 @@ impl LocationCache {
             }
             let now = now();
             let epoch = object.epoch();
-            let Some(prepared) = PreparedResponse::of(&object, now) else {
+            let Some(prepared) = PreparedResponse::of(&object, now, self.compression) else {
                 self.drop_object(&object);
                 continue;
             };
@@ -346,7 +346,7 @@ impl LocationCache {
             received,
         };
         let rules = &self.settings.rules;
-        let update = PreparedResponse::of(&object, received)
+        let update = PreparedResponse::of(&object, received, self.compression)
             .map(|prepared| update_by_head(&presented, &prepared.stored, &origin, rules));
         match update {
             Some(HeadUpdate::Stored(newer)) => {
@@ -476,7 +476,12 @@ impl LocationCache {
                 rules,
                 &self.site,
             ) {
-                tracing::info!(site = &*self.site, ?purge, "purged by a request");
+                tracing::info!(
+                    site = &*self.site,
+                    what = %purge.selector,
+                    soft = purge.soft,
+                    "purged by a request"
+                );
                 self.cache.purge(&purge);
             }
         }

@@ -65,19 +65,26 @@ impl ResponseForm {
     }
 }
 
-impl ResponseCompressor<'_> {
-    /// Whether compressed forms of a response are made.
-    pub(super) fn is_worthwhile(self, stored: &StoredResponse, length: Option<u64>) -> bool {
-        let allows_any = [Coding::Brotli, Coding::Zstd, Coding::Gzip]
-            .iter()
-            .any(|coding| self.compression.allows(*coding));
-        allows_any
-            && length.is_some_and(|length| {
-                length >= self.compression.min_length.max(1) && length <= MAX_LENGTH
-            })
-            && apus_compress::is_compressible(stored.status(), stored.headers())
-    }
+/// Whether any compressed forms are made.
+pub(super) fn is_any_allowed(compression: Compression) -> bool {
+    [Coding::Brotli, Coding::Zstd, Coding::Gzip]
+        .iter()
+        .any(|coding| compression.allows(*coding))
+}
 
+/// Whether compressed forms of a response are made.
+pub(super) fn is_worthwhile(
+    stored: &StoredResponse,
+    length: Option<u64>,
+    compression: Compression,
+) -> bool {
+    is_any_allowed(compression)
+        && length
+            .is_some_and(|length| length >= compression.min_length.max(1) && length <= MAX_LENGTH)
+        && apus_compress::is_compressible(stored.status(), stored.headers())
+}
+
+impl ResponseCompressor<'_> {
     /// The body in a content coding; `None` if it is not compressed yet.
     pub(super) fn compressed(self, prepared: &PreparedResponse, coding: Coding) -> Option<Bytes> {
         let object = &prepared.object;

@@ -197,8 +197,9 @@ impl LocationCache {
                 ticket.freshen(&stale.object, metadata(&stored));
                 let age = stored.age(now);
                 let gap_fetcher = GapFetcher::of(self, snapshot, &stored, &stale.object);
-                let current = PreparedResponse::new(*stored, stale.object.clone())
-                    .with_gap_fetcher(gap_fetcher);
+                let current =
+                    PreparedResponse::new(*stored, stale.object.clone(), self.compression)
+                        .with_gap_fetcher(gap_fetcher);
                 match current.ensure_available(presented).await {
                     GapResult::NotNeeded | GapResult::Started => {}
                     GapResult::OriginError(response) => {
@@ -308,7 +309,8 @@ impl LocationCache {
         let now = fetched.received;
         let age = stored.age(now);
         let gap_fetcher = GapFetcher::of(self, snapshot, &stored, &object);
-        let prepared = PreparedResponse::new(stored, object).with_gap_fetcher(gap_fetcher);
+        let prepared =
+            PreparedResponse::new(stored, object, self.compression).with_gap_fetcher(gap_fetcher);
         prepared.respond(
             &presented,
             SendContext {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::policy::{PresentedRequest, StoredResponse, Timestamp};
 use crate::store::Object;
-use apus_http::fields::{Handling, Ranges};
+use apus_compress::Compression;
+use apus_http::fields::{Handling, Ranges, Validators};
 use apus_http::{Body, Headers, Method, Response, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::cache_status::CacheStatusWriter;
-use super::compression::{ResponseCompressor, ResponseForm};
+use super::compression::{ResponseCompressor, ResponseForm, is_any_allowed, is_worthwhile};
 use super::ranges::{GapFetcher, GapResult, MAX_WAIT_DISTANCE};
 
 /// The fields of a 304 (RFC 9110 section 15.4.5). Other fields describe a body that is not sent.
@@ -34,6 +35,8 @@ const NOT_MODIFIED_FIELDS: [&str; 10] = [
 pub(super) struct PreparedResponse {
     pub(super) stored: StoredResponse,
     pub(super) object: Arc<Object>,
+    /// Which compressed forms the location has.
+    compression: Compression,
     /// Fetches the missing ranges of the body; `None` if it is complete or cannot be completed.
     pub(super) gap_fetcher: Option<Rc<GapFetcher>>,
     /// Whether there are compressed forms of it.
@@ -62,10 +65,15 @@ pub(super) struct SendContext<'a> {
 }
 
 impl PreparedResponse {
-    pub(super) fn new(stored: StoredResponse, object: Arc<Object>) -> Self {
+    pub(super) fn new(
+        stored: StoredResponse,
+        object: Arc<Object>,
+        compression: Compression,
+    ) -> Self {
         Self {
             stored,
             object,
+            compression,
             gap_fetcher: None,
             has_encoded_forms: OnceCell::new(),
             form_headers: RefCell::default(),
@@ -81,12 +89,16 @@ impl PreparedResponse {
     }
 
     /// Decodes the metadata of an object; `None` if that is not possible, as after an upgrade.
-    pub(super) fn of(object: &Arc<Object>, now: Timestamp) -> Option<Self> {
+    pub(super) fn of(
+        object: &Arc<Object>,
+        now: Timestamp,
+        compression: Compression,
+    ) -> Option<Self> {
         let mut stored = StoredResponse::decode(&object.metadata().policy).ok()?;
         if object.is_purged_softly() {
             stored.make_stale(now);
         }
-        Some(Self::new(stored, Arc::clone(object)))
+        Some(Self::new(stored, Arc::clone(object), compression))
     }
 
     /// The bytes of memory that it takes.
@@ -167,8 +179,13 @@ impl PreparedResponse {
     }
 
     fn build(&self, request: &PresentedRequest<'_>, context: SendContext<'_>) -> Response {
-        let form = self.form(request, context.compressor);
+        let form = self.form(request);
         if self.stored.is_not_modified(request.headers) {
+            // Of a response that is not complete yet, the client may have a compressed form, too.
+            let form = match self.is_negotiated() {
+                true => ResponseForm::of(request.headers, self.compression),
+                false => ResponseForm::Stored,
+            };
             let headers = self.headers(context, form);
             let mut selected = Headers::with_capacity(headers.wire().len());
             selected.append_from(&headers, |name, _| {
@@ -176,7 +193,10 @@ impl PreparedResponse {
                     .iter()
                     .any(|kept| kept.as_bytes() == name)
             });
-            return Response::with_headers(StatusCode::NOT_MODIFIED, selected, Body::Empty);
+            let mut response =
+                Response::with_headers(StatusCode::NOT_MODIFIED, selected, Body::Empty);
+            response.set_coding_chosen(self.is_compressed_here());
+            return response;
         }
         if let Some(response) = self.part(request, context) {
             return response;
@@ -201,28 +221,47 @@ impl PreparedResponse {
             ResponseForm::Coded(_) => ResponseForm::Identity,
             form => form,
         };
-        let is_chosen =
-            form == ResponseForm::Identity || self.has_encoded_forms.get() == Some(&false);
+        let is_chosen = form == ResponseForm::Identity
+            || (self.is_compressed_here() && self.has_encoded_forms.get() == Some(&false));
         let mut response = Response::with_shared_headers(status, self.headers(context, form), body);
         response.set_coding_chosen(is_chosen);
         response
     }
 
-    /// The form in which a request gets the complete response.
-    fn form(
-        &self,
-        request: &PresentedRequest<'_>,
-        compressor: ResponseCompressor<'_>,
-    ) -> ResponseForm {
-        let has_encoded_forms = || compressor.is_worthwhile(&self.stored, self.object.length());
-        if *request.method != Method::GET
+    /// The form in which a request gets the complete response. HEAD gets the fields of GET (RFC 9110
+    /// section 9.3.2).
+    fn form(&self, request: &PresentedRequest<'_>) -> ResponseForm {
+        if !matches!(*request.method, Method::GET | Method::HEAD)
             || self.has_encoded_forms.get() == Some(&false)
             || !self.object.is_complete()
-            || !*self.has_encoded_forms.get_or_init(has_encoded_forms)
+            || !*self.has_encoded_forms.get_or_init(|| self.is_worthwhile())
         {
             return ResponseForm::Stored;
         }
-        ResponseForm::of(request.headers, compressor.compression)
+        ResponseForm::of(request.headers, self.compression)
+    }
+
+    /// Whether the cache, and not a service in front of it, compresses responses.
+    fn is_compressed_here(&self) -> bool {
+        is_any_allowed(self.compression)
+    }
+
+    /// Whether compressed forms are made of it.
+    fn is_worthwhile(&self) -> bool {
+        is_worthwhile(&self.stored, self.object.length(), self.compression)
+    }
+
+    /// Whether clients get different forms of it, which a 304 and a 206 say as well (RFC 9110 sections 15.4.5
+    /// and 15.3.7).
+    fn is_negotiated(&self) -> bool {
+        match (self.has_encoded_forms.get(), self.object.length()) {
+            (Some(has_forms), _) => *has_forms,
+            (None, Some(_)) => self.is_worthwhile(),
+            (None, None) => {
+                self.is_compressed_here()
+                    && apus_compress::is_compressible(self.stored.status(), self.stored.headers())
+            }
+        }
     }
 
     /// The partial response that the client requests (RFC 9110 section 14). A request for several
@@ -241,16 +280,19 @@ impl PreparedResponse {
                 let [part] = *parts else {
                     return None;
                 };
-                let mut headers = Headers::clone(&self.headers(context, ResponseForm::Stored));
+                let form = match self.is_negotiated() {
+                    true => ResponseForm::Identity,
+                    false => ResponseForm::Stored,
+                };
+                let mut headers = Headers::clone(&self.headers(context, form));
                 let _ = headers.try_insert("content-length", part.len.to_string());
                 let value = part.content_range(complete).to_string();
                 let _ = headers.try_insert("content-range", value);
                 let body = self.body(Some(part.start..part.end()));
-                Some(Response::with_headers(
-                    StatusCode::PARTIAL_CONTENT,
-                    headers,
-                    body,
-                ))
+                let mut response =
+                    Response::with_headers(StatusCode::PARTIAL_CONTENT, headers, body);
+                response.set_coding_chosen(self.is_compressed_here());
+                Some(response)
             }
             Ranges::Whole => None,
         }
@@ -263,11 +305,29 @@ impl PreparedResponse {
         let complete = self.object.length()?;
         if *request.method != Method::GET
             || self.stored.status() != StatusCode::OK
-            || !self.stored.validators().allow_range(request.headers)
+            || !self
+                .validators_of_part(request)
+                .allow_range(request.headers)
         {
             return None;
         }
         Some((Ranges::parse(range, complete), complete))
+    }
+
+    /// The validators that `If-Range` may name. All forms have the same date, so that it does not say which of
+    /// them the client has a part of.
+    fn validators_of_part(&self, request: &PresentedRequest<'_>) -> Validators<'_> {
+        let validators = self.stored.validators();
+        let is_ambiguous = request.headers.contains("if-range")
+            && self.is_negotiated()
+            && ResponseForm::of(request.headers, self.compression) != ResponseForm::Identity;
+        match is_ambiguous {
+            true => Validators {
+                last_modified: None,
+                ..validators
+            },
+            false => validators,
+        }
     }
 
     fn headers(&self, context: SendContext<'_>, form: ResponseForm) -> Rc<Headers> {

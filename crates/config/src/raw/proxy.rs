@@ -59,7 +59,7 @@ keys! {
         redirects: Map<UriPrefix, UriPrefix> = Map::default(),
         /// Changes of cookies that origins set.
         cookies: Cookies,
-        /// Replacements of text in response bodies that are not compressed.
+        /// Replacements of text in response bodies that are not compressed. A response with a type of `replace_types` is sent whole even if the client requests a range, and has a weak `ETag` and no `Last-Modified`.
         replace: Map<SearchText, BodyText> = Map::default(),
         /// The media types of these responses. `"*"`: all. By default `text/html`.
         replace_types: OneOrMore<MediaRangeText> = OneOrMore::default(),

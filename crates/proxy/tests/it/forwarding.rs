@@ -16,6 +16,7 @@ use apus_proxy::{
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
+use apus_testkit::scripted::{Action, ScriptedServer};
 use apus_testkit::{Reply, ask, block_on, get};
 
 /// An origin with one request per connection, which always sends the same bytes and passes on the requests.
@@ -327,6 +328,122 @@ fn replaces_texts_and_requests_uncompressed_responses() {
             .to_ascii_lowercase()
             .contains("accept-encoding")
     );
+}
+
+/// An origin with an HTML page and an image of the same bytes, which responds to `Range` and to conditions.
+fn origin_with_ranges() -> ScriptedServer {
+    const BODY: &str = "<a href=http://inside/>0123456789</a>";
+    ScriptedServer::start(|request| {
+        let head = request.head.to_ascii_lowercase();
+        let kind = match head.starts_with("get /image") || head.starts_with("head /image") {
+            true => "image/png",
+            false => "text/html; charset=utf-8",
+        };
+        let own = "ETag: \"v1\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        let lines = format!(
+            "{own}Content-Type: {kind}\r\nAccept-Ranges: bytes\r\nContent-MD5: x\r\n\
+             Content-Digest: x\r\nRepr-Digest: x\r\nDigest: x\r\n"
+        );
+        let length = BODY.len();
+        let range = |first: &str| {
+            let range = head
+                .split_once("\r\nrange: bytes=")?
+                .1
+                .split_once("\r\n")?
+                .0;
+            range.starts_with(first).then_some(())
+        };
+        let response = if head.contains("if-none-match") {
+            format!("HTTP/1.1 304 Not Modified\r\n{own}\r\n")
+        } else if range("900").is_some() {
+            format!(
+                "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{length}\r\n\
+                 Content-Length: 0\r\n\r\n"
+            )
+        } else if range("0-1,").is_some() {
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\n\
+             Content-Type: multipart/byteranges; boundary=b\r\n\r\nparts"
+                .to_owned()
+        } else if range("").is_some() {
+            format!(
+                "HTTP/1.1 206 Partial Content\r\n{lines}Content-Length: 5\r\n\
+                 Content-Range: bytes 10-14/{length}\r\n\r\n{}",
+                &BODY[10..15]
+            )
+        } else {
+            let body = if head.starts_with("head") { "" } else { BODY };
+            format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
+        };
+        Action::Respond(response.into_bytes())
+    })
+}
+
+#[test]
+fn a_range_of_a_body_with_replaced_texts_is_not_that_of_the_origin() {
+    let origin = origin_with_ranges();
+    let address = SocketAddr::from(([127, 0, 0, 1], origin.port));
+    let rule = Substitution {
+        from: (*b"http://inside").into(),
+        to: (*b"https://a-longer.example").into(),
+    };
+    let settings = ProxySettings {
+        substitutions: Substitutions::new(vec![rule], Vec::new()),
+        ..ProxySettings::default()
+    };
+    let service = proxy(&[address], settings);
+    let whole = "<a href=https://a-longer.example/>0123456789</a>";
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for range in ["bytes=10-14", "bytes=0-1,3-4", "bytes=900-"] {
+        for if_range in ["", "\"v1\"", "W/\"v1\"", date] {
+            let mut request = get("/page").with("range", range);
+            if !if_range.is_empty() {
+                request = request.with("if-range", if_range);
+            }
+            let reply = request.of(&service);
+            assert_eq!(
+                (reply.status, reply.text()),
+                (200, whole),
+                "{range} {if_range}"
+            );
+            // What describes the bytes of the origin is gone, and nothing resumes them.
+            assert_eq!(reply.field("etag"), Some("W/\"v1\""));
+            for gone in [
+                "last-modified",
+                "accept-ranges",
+                "content-range",
+                "content-length",
+                "content-md5",
+                "content-digest",
+                "repr-digest",
+                "digest",
+            ] {
+                assert_eq!(reply.field(gone), None, "{range} {if_range} {gone}");
+            }
+        }
+    }
+    // HEAD has the fields of GET.
+    let head = ask("HEAD", "/page").of(&service);
+    assert_eq!((head.status, head.field("etag")), (200, Some("W/\"v1\"")));
+    assert_eq!(
+        (head.field("content-length"), head.field("last-modified")),
+        (None, None)
+    );
+    // Parts of other types stay parts, with their validators.
+    let part = get("/image").with("range", "bytes=10-14").of(&service);
+    assert_eq!((part.status, part.text()), (206, "tp://"));
+    assert_eq!(part.field("etag"), Some("\"v1\""));
+    assert_eq!(part.field("last-modified"), Some(date));
+    let beyond = get("/image").with("range", "bytes=900-").of(&service);
+    assert_eq!(
+        (beyond.status, beyond.field("content-range")),
+        (416, Some("bytes */37"))
+    );
+    // A 304 has the tag that the client has.
+    for (tag, date) in [("W/\"v1\"", None), ("\"v1\"", Some(date))] {
+        let same = get("/page").with("if-none-match", tag).of(&service);
+        assert_eq!((same.status, same.field("etag")), (304, Some(tag)));
+        assert_eq!(same.field("last-modified"), date);
+    }
 }
 
 #[test]

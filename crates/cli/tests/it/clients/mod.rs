@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(crate) use curl::Curl;
+pub(crate) use curl::{Curl, Reply};
 pub(crate) use http3::quic_go;
 pub(crate) use load::h2load;
 

@@ -13,6 +13,7 @@ mod mirror;
 mod nodes;
 mod origins;
 mod reload;
+mod representations;
 mod requests;
 mod responses;
 pub(crate) mod scripted_origin;

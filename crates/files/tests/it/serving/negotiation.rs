@@ -417,3 +417,48 @@ async fn an_image_that_is_stored_in_gzip_is_sent_in_that_coding() {
     }
     assert_eq!(site.get("/plain.svgz").await.text(), svg);
 }
+
+#[tokio::test]
+async fn the_date_in_if_range_does_not_resume_another_variant() {
+    let text = text();
+    let site = site(&[("a.txt", &text)], |files| files);
+    let date = site
+        .get("/a.txt")
+        .await
+        .header("last-modified")
+        .unwrap()
+        .to_owned();
+    let lines = |accept| {
+        [
+            ("accept-encoding", accept),
+            ("range", "bytes=5-9"),
+            ("if-range", &*date),
+        ]
+    };
+    for accept in ["identity", "gzip"] {
+        let coded = match accept {
+            "identity" => site.get("/a.txt").await,
+            accept => site.get_coded("/a.txt", accept).await,
+        };
+        let whole = site.get_with("/a.txt", &lines(accept)).await;
+        assert_eq!((whole.status, whole.body), (200, coded.body), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn head_has_the_fields_of_get_for_each_variant() {
+    let long = text();
+    let site = site(&[("a.txt", &long), ("short.txt", "short")], |files| files);
+    for path in ["/a.txt", "/short.txt"] {
+        for accept in ["br", "zstd", "gzip", "identity"] {
+            if path == "/a.txt" && accept != "identity" {
+                // It is made first.
+                site.get_coded(path, accept).await;
+            }
+            let lines = [("accept-encoding", accept)];
+            let get = site.get_with(path, &lines).await;
+            let head = site.send(Method::HEAD, path, &lines).await;
+            assert_eq!(head.headers, get.headers, "{path} {accept}");
+        }
+    }
+}
