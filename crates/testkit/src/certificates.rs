@@ -30,6 +30,38 @@ pub struct IssuedCertificate {
     pub serial: u64,
 }
 
+impl IssuedCertificate {
+    /// A certificate that signs itself and may sign others, as most tools make them, valid from one year to another.
+    pub fn self_signed(names: &[&str], from: i32, to: i32) -> Self {
+        let mut params = Self::params(names);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        let serial = new_serial();
+        params.serial_number = Some(SerialNumber::from(serial));
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            key: key.serialize_pem(),
+            serial,
+        }
+    }
+
+    fn params(names: &[&str]) -> CertificateParams {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let common = names.first().cloned().unwrap_or_default();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common);
+        params
+    }
+}
+
+fn new_serial() -> u64 {
+    RandomState::new().build_hasher().finish() >> 1
+}
+
 impl CertificateAuthority {
     /// An authority with a new key.
     pub fn generate() -> Self {
@@ -62,11 +94,8 @@ impl CertificateAuthority {
 
     fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> IssuedCertificate {
         let key = KeyPair::generate_for(algorithm).unwrap();
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names.clone()).unwrap();
-        let common = names.first().cloned().unwrap_or_default();
-        params.distinguished_name.push(DnType::CommonName, common);
-        let serial = RandomState::new().build_hasher().finish() >> 1;
+        let mut params = IssuedCertificate::params(names);
+        let serial = new_serial();
         params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         IssuedCertificate {

@@ -21,6 +21,13 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// The fatal alert `internal_error` (RFC 8446 section 6.2) as a record: the client can try again later.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
+/// The fatal alert `unexpected_message` (RFC 8446 section 6.2) as a record.
+const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
+
+/// The fatal alert `decode_error` (RFC 8446 section 6.2) as a record: for a ClientHello that is larger than
+/// rustls takes, or that is none.
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+
 /// The response to a client that speaks HTTP without TLS to a TLS port.
 const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
     content-length: 49\r\nconnection: close\r\n\r\nThis port speaks HTTPS. Use https:// to reach it\n";
@@ -43,9 +50,11 @@ pub(crate) async fn accept(
 ) -> io::Result<AcceptedTls> {
     // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
+    let mut behind = Vec::new();
     let begun = match hello {
         Err(refusal) => Err(refusal),
-        Ok(accepted) => {
+        Ok((accepted, rest)) => {
+            behind = rest;
             let hello = accepted.client_hello();
             let on_demand = match is_challenge(&hello) {
                 true => OnDemandLookup::NotCovered,
@@ -71,7 +80,16 @@ pub(crate) async fn accept(
         }
     };
     let mut stream = Box::new(TlsStream::new(socket, *session));
-    if let Err(error) = slot.wait(|cx| stream.poll_handshake(cx)).await {
+    let received = stream.receive(&behind);
+    drop(behind);
+    let handshake = match received {
+        Ok(()) => slot.wait(|cx| stream.poll_handshake(cx)).await,
+        Err(error) => {
+            let _ = slot.wait(|cx| stream.poll_flush(cx)).await;
+            Err(error)
+        }
+    };
+    if let Err(error) = handshake {
         // The alert has been sent; a client of TLS 1.3 may have sent its first request already.
         if error.kind() == io::ErrorKind::InvalidData {
             linger(stream.socket_mut(), slot, buffers).await;
@@ -113,6 +131,11 @@ impl HandshakeRefusal {
     fn by_alert((error, mut alert): (rustls::Error, AcceptedAlert)) -> Self {
         let mut record = Vec::new();
         match alert.write_all(&mut record) {
+            // rustls has no alert for a few errors.
+            Ok(()) if record.is_empty() => match error {
+                rustls::Error::PeerMisbehaved(_) => Self::new(error, &UNEXPECTED_MESSAGE),
+                _ => Self::new(error, &DECODE_ERROR),
+            },
             Ok(()) => Self::new(error, &record),
             Err(error) => error.into(),
         }
@@ -128,13 +151,13 @@ impl From<io::Error> for HandshakeRefusal {
     }
 }
 
-/// Reads the ClientHello.
+/// Reads the ClientHello, and returns it with the bytes behind it that rustls does not have yet.
 async fn read_hello(
     socket: &mut StreamSocket,
     slot: &ConnectionSlot,
     buffers: &BufferPool,
     early: Vec<u8>,
-) -> Result<Box<Accepted>, HandshakeRefusal> {
+) -> Result<(Box<Accepted>, Vec<u8>), HandshakeRefusal> {
     let mut acceptor = Acceptor::default();
     let mut input = early;
     let mut first = true;
@@ -161,14 +184,21 @@ async fn read_hello(
         }
         let mut unread = input.as_slice();
         while !unread.is_empty() {
-            acceptor.read_tls(&mut unread)?;
+            // rustls takes a few KB at once, and more of a message that it knows to be incomplete only.
+            if let Err(error) = acceptor.read_tls(&mut unread) {
+                return Err(HandshakeRefusal::new(error, &DECODE_ERROR));
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => {
+                    let rest = unread.to_vec();
+                    buffers.put(input);
+                    return Ok((Box::new(accepted), rest));
+                }
+                Ok(None) => {}
+                Err(refused) => return Err(HandshakeRefusal::by_alert(refused)),
+            }
         }
         buffers.put(std::mem::take(&mut input));
-        match acceptor.accept() {
-            Ok(Some(accepted)) => return Ok(Box::new(accepted)),
-            Ok(None) => {}
-            Err(refused) => return Err(HandshakeRefusal::by_alert(refused)),
-        }
     }
 }
 

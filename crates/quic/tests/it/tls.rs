@@ -127,6 +127,27 @@ fn a_client_hello_in_several_packets_selects_the_site() {
 }
 
 #[test]
+fn a_large_client_hello_is_served() {
+    block_on(async {
+        let server = server_of([("a.example", site("a.example"))]);
+        for kilobytes in [16, 18, 40, 62] {
+            let mut config = client_config();
+            config.alpn_protocols = (0..4 * kilobytes)
+                .map(|_| vec![b'x'; 255])
+                .chain([ALPN.to_vec()])
+                .collect();
+            let tls = QuicClientTls::new(Arc::new(config)).unwrap();
+            let connection = client()
+                .connect(server.local_address(), "a.example", &tls)
+                .unwrap();
+            connected(&connection).await;
+            let protocol = connection.handshake().unwrap().protocol;
+            assert_eq!(protocol.as_deref(), Some(ALPN), "{kilobytes} KB");
+        }
+    });
+}
+
+#[test]
 fn a_site_that_requires_client_certificates_gets_them() {
     block_on(async {
         let server = server_of([

@@ -12,12 +12,17 @@ use crate::socket::StreamSocket;
 /// the socket.
 const WRITE_MOST: usize = 64 * 1024;
 
+/// The most reads of bytes that nobody wants any more, of 4 KB each.
+const DISCARDED_READS: usize = 64;
+
 /// An established TLS connection.
 pub struct TlsStream {
     socket: StreamSocket,
     session: Connection,
     /// Whether the socket ended without a close_notify alert.
     cut_off: bool,
+    /// Whether records wait for the socket that reading has queued, and for which nobody else may flush.
+    owes_flush: bool,
 }
 
 impl TlsStream {
@@ -30,6 +35,25 @@ impl TlsStream {
             socket,
             session,
             cut_off: false,
+            owes_flush: false,
+        }
+    }
+
+    /// Processes what the session has received already, and then these bytes, which were read from the socket
+    /// behind a ClientHello.
+    ///
+    /// # Errors
+    /// They are no TLS, or break its rules. The alert waits for [`Self::poll_flush`].
+    pub fn receive(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            self.process_records()?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            if self.session.read_tls(&mut bytes)? == 0 {
+                // After a close_notify nothing is read.
+                return Ok(());
+            }
         }
     }
 
@@ -80,6 +104,9 @@ impl TlsStream {
         cx: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
+        if self.owes_flush && self.poll_flush(cx).is_ready() {
+            self.owes_flush = false;
+        }
         loop {
             match self.session.reader().fill_buf() {
                 Ok(plain) => {
@@ -160,14 +187,58 @@ impl TlsStream {
         let read = match self.session.read_tls(&mut socket) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-            Err(error) => return Poll::Ready(Err(error)),
+            Err(error) => {
+                // A message that is larger than rustls takes has no alert of its own.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.session.send_close_notify();
+                    let _ = self.poll_flush(cx);
+                }
+                return Poll::Ready(Err(error));
+            }
         };
-        if let Err(error) = self.session.process_new_packets() {
-            // The alert names the cause to the client; the connection ends either way.
+        let has_unsent = self.session.wants_write();
+        let processed = self.process_records();
+        // Alerts, such as `no_renegotiation`, and KeyUpdate are sent although nobody writes. What waited before
+        // is sent by its writer.
+        if self.session.wants_write() && !has_unsent {
+            self.owes_flush = self.poll_flush(cx).is_pending();
+        }
+        if let Err(error) = processed {
+            // What waited before the alert is sent with it, as far as the socket takes it.
             let _ = self.poll_flush(cx);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+            self.discard_received(cx);
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(read))
+    }
+
+    /// Reads what has arrived behind an error: a reset caused by unread bytes would destroy the alert.
+    fn discard_received(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..DISCARDED_READS {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let polled = self.socket.poll_read_buf(cx, &mut buffer);
+            if !matches!(polled, Poll::Ready(Ok(_))) || buffer.filled().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Decrypts the records that were read, and queues the responses to them.
+    fn process_records(&mut self) -> io::Result<()> {
+        if let Err(error) = self.session.process_new_packets() {
+            // The alert names the cause to the client; the connection ends either way. rustls has none for a
+            // few errors.
+            if !self.session.wants_write() {
+                self.session.send_close_notify();
+            }
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        // rustls holds the response to a KeyUpdate back until something is written (RFC 8446 section 4.6.3).
+        if !self.session.is_handshaking() {
+            self.session.writer().write(b"").map(drop)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Client certificates: optional, required, verified, and visible to handlers.
 
 use apus_net::tls::{ClientAuth, TlsSite, UnknownName};
-use apus_testkit::CertificateAuthority;
+use apus_testkit::{CertificateAuthority, IssuedCertificate};
 use rustls::{AlertDescription, Error};
 
 use super::{BOTH, client_of, client_with, connect_tls, refusal, serve, site};
@@ -126,4 +126,35 @@ fn a_certificate_that_was_revoked_is_refused() {
             .contains("no list of revoked certificates"),
         "{error}"
     );
+}
+
+#[test]
+fn a_self_signed_certificate_among_the_authorities_is_that_of_one_client() {
+    let authority = CertificateAuthority::generate();
+    let alice = IssuedCertificate::self_signed(&["alice"], 2020, 4000);
+    let other = IssuedCertificate::self_signed(&["alice"], 2020, 4000);
+    let expired = IssuedCertificate::self_signed(&["bob"], 2020, 2021);
+    let pem = [&*alice.pem, &*expired.pem, &*authority.pem].concat();
+    let authorities = || ClientAuth::authorities_from_pem(pem.as_bytes()).unwrap();
+    for client_auth in [
+        ClientAuth::Required {
+            authorities: authorities(),
+            revoked: Vec::new(),
+        },
+        ClientAuth::Optional {
+            authorities: authorities(),
+            revoked: Vec::new(),
+        },
+    ] {
+        let server = serving(&authority, client_auth);
+        for version in BOTH {
+            let with = |issued| client_with(&authority, &[version], Some(issued));
+            let mut client = connect_tls(server.address(), &with(&alice), "example.com").unwrap();
+            assert!(client.get("/").text().ends_with("example.com CN=alice"));
+            for wrong in [&other, &expired] {
+                let error = refusal(server.address(), &with(wrong), "example.com");
+                assert!(matches!(error, Error::AlertReceived(_)), "{error}");
+            }
+        }
+    }
 }

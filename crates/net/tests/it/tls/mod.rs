@@ -3,6 +3,7 @@
 mod client_auth;
 mod names;
 pub(crate) mod policies;
+mod records;
 mod sessions;
 mod stream;
 
