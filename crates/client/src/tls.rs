@@ -9,7 +9,9 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 use apus_quic::{QuicClientTls, QuicTlsError};
 use apus_transport::StreamSocket;
-use apus_transport::tls::{AnyCertificate, Certificate, MinVersion, TlsError, TlsStream};
+use apus_transport::tls::{
+    AnyCertificate, Certificate, MinVersion, TlsError, TlsStream, server_verifier,
+};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -26,7 +28,8 @@ pub struct ClientTlsSettings {
     /// Whether the certificate is verified. Without that, an attacker in the network can read and change all
     /// that is sent.
     pub verify: bool,
-    /// The authorities that may sign the certificate; `None` means those that the system trusts.
+    /// The authorities that may sign the certificate; `None` means those that the system trusts. A certificate
+    /// that is itself in this list is trusted, too: with the same bytes, for its names, while it is valid.
     pub authorities: Option<Vec<CertificateDer<'static>>>,
     /// The certificate that is presented to an origin that requests one.
     pub certificate: Option<Certificate>,
@@ -198,12 +201,15 @@ fn config(
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions)
         .map_err(why)?;
-    let builder = if settings.verify {
-        builder.with_root_certificates(roots(settings, authorities)?)
-    } else {
-        builder
+    let builder = match (&settings.authorities, settings.verify) {
+        (_, false) => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider))),
+        // A self-signed certificate of the origin may be among them.
+        (Some(_), true) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(server_verifier(authorities, &provider)?),
+        (None, true) => builder.with_root_certificates(system_roots(authorities)?),
     };
     Ok(match &settings.certificate {
         Some(own) => {
@@ -214,21 +220,10 @@ fn config(
     })
 }
 
-fn roots(
-    settings: &ClientTlsSettings,
-    authorities: Vec<CertificateDer<'static>>,
-) -> Result<RootCertStore, TlsError> {
+fn system_roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    if settings.authorities.is_none() {
-        // A system has many; one that cannot be parsed does not matter.
-        roots.add_parsable_certificates(authorities);
-    } else {
-        for authority in authorities {
-            roots
-                .add(authority)
-                .map_err(|error| TlsError::new(error.to_string()))?;
-        }
-    }
+    // A system has many; one that cannot be parsed does not matter.
+    roots.add_parsable_certificates(authorities);
     if roots.is_empty() {
         return Err(TlsError::new("there is no authority to trust"));
     }

@@ -697,7 +697,7 @@ keys! {
         /// Whether the server requests client certificates. Where several sites share an address and one
         /// of them does, a request for another host than that of the handshake gets 421.
         client_auth: ClientAuth = ClientAuth::None,
-        /// Certificates of the authorities for client certificates, PEM.
+        /// Certificates of the authorities for client certificates, PEM. A client whose own certificate is in the file, such as a self-signed one, is accepted, too, while it is valid.
         client_ca: FilePath,
         /// Lists of the certificates that these authorities have revoked (CRLs), PEM, in one file. A list is used until the file
         /// has another one, even if it has expired.

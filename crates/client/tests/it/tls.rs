@@ -141,6 +141,41 @@ fn only_the_right_name_signed_by_a_trusted_authority_is_accepted() {
 }
 
 #[test]
+fn a_self_signed_certificate_among_the_authorities_is_trusted_as_it_is() {
+    let names = ["origin.test"];
+    let own = IssuedCertificate::self_signed(&names, 2020, 4000);
+    let again = IssuedCertificate::self_signed(&names, 2020, 4000);
+    let expired = IssuedCertificate::self_signed(&names, 2020, 2021);
+    let future = IssuedCertificate::self_signed(&names, 3999, 4000);
+    let authority = CertificateAuthority::generate();
+    let stranger = CertificateAuthority::generate();
+    let issued = authority.ecdsa(&names);
+    for (presented, trusted, name, is_accepted) in [
+        (&own, &own.der, "origin.test", true),
+        // The same names and another key, another name, and other times.
+        (&again, &own.der, "origin.test", false),
+        (&own, &own.der, "other.test", false),
+        (&expired, &expired.der, "origin.test", false),
+        (&future, &future.der, "origin.test", false),
+        // A certificate that another authority issued.
+        (&issued, &issued.der, "origin.test", true),
+        (&issued, &authority.der, "origin.test", true),
+        (&issued, &own.der, "origin.test", false),
+    ] {
+        let server = TlsOrigin::start(config(presented, None), respond);
+        let settings = ClientTlsSettings {
+            // Beside others.
+            authorities: Some(vec![stranger.der.clone(), trusted.clone()]),
+            ..ClientTlsSettings::new(name)
+        };
+        let origin = server.origin(&settings);
+        let result = run(async { get_once(&origin).await.map(drop) });
+        assert_eq!(result.is_ok(), is_accepted, "{name}");
+        assert_eq!(server.handshakes.recv().unwrap().is_ok(), is_accepted);
+    }
+}
+
+#[test]
 fn an_address_can_be_a_name() {
     let authority = CertificateAuthority::generate();
     let served = TlsOrigin::start(config(&authority.ecdsa(&["127.0.0.1"]), None), respond);

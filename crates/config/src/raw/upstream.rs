@@ -192,7 +192,7 @@ keys! {
         /// Whether the certificates of nodes are verified. Otherwise anybody on the network path
         /// can read and change all data.
         verify: bool = true,
-        /// Certificates of the authorities for nodes, PEM. By default those that the system trusts.
+        /// Certificates of the authorities for nodes, PEM. By default those that the system trusts. A node whose own certificate is in the file, such as a self-signed one, is trusted, too: with the same bytes, for its names, while it is valid.
         ca: FilePath,
         /// The client certificate for nodes that request one, with its chain, PEM.
         cert: FilePath,

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_quic::QuicServerTls;
-use apus_transport::tls::{Certificate, MinVersion, TlsError};
+use apus_transport::tls::{Certificate, MinVersion, TlsError, authority_roots, client_verifier};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
+use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 
 use super::policy::TlsPolicy;
 use super::quic::QuicSite;
@@ -110,14 +110,14 @@ pub enum ClientAuth {
     None,
     /// A certificate is requested; if the client presents one, it must be valid.
     Optional {
-        /// The authorities that may sign it, DER.
+        /// The authorities that may sign it, DER; it may itself be one of these certificates.
         authorities: Vec<CertificateDer<'static>>,
         /// Lists of the certificates that they have revoked, DER.
         revoked: Vec<CertificateRevocationListDer<'static>>,
     },
     /// A valid certificate is required.
     Required {
-        /// The authorities that may sign it, DER.
+        /// The authorities that may sign it, DER; it may itself be one of these certificates.
         authorities: Vec<CertificateDer<'static>>,
         /// Lists of the certificates that they have revoked, DER.
         revoked: Vec<CertificateRevocationListDer<'static>>,
@@ -391,12 +391,7 @@ impl TlsSiteConfig {
         };
         let verifier = |authorities: &[CertificateDer<'static>],
                         revoked: &[CertificateRevocationListDer<'static>]| {
-            let mut roots = RootCertStore::empty();
-            for authority in authorities {
-                roots
-                    .add(authority.clone())
-                    .map_err(|error| TlsError::new(error.to_string()))?;
-            }
+            let roots = authority_roots(authorities)?;
             let builder =
                 WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
             // Authorities without a list have revoked nothing.
@@ -412,16 +407,22 @@ impl TlsSiteConfig {
             ClientAuth::Optional {
                 authorities,
                 revoked,
-            } => verifier(authorities, revoked)?
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| TlsError::new(error.to_string()))?,
-            ClientAuth::Required {
+            }
+            | ClientAuth::Required {
                 authorities,
                 revoked,
-            } => verifier(authorities, revoked)?
-                .build()
-                .map_err(|error| TlsError::new(error.to_string()))?,
+            } => {
+                let builder = verifier(authorities, revoked)?;
+                let builder = match &site.client_auth {
+                    ClientAuth::Optional { .. } => builder.allow_unauthenticated(),
+                    _ => builder,
+                };
+                let inner = builder
+                    .build()
+                    .map_err(|error| TlsError::new(error.to_string()))?;
+                // A self-signed certificate of a client may be among the authorities.
+                client_verifier(inner, authorities.clone(), revoked.clone())
+            }
         };
         if site.certificates.is_empty() {
             return Ok(Self {

@@ -2,10 +2,12 @@
 
 mod any_certificate;
 mod certificate;
+mod pinned;
 mod settings;
 mod stream;
 
 pub use self::any_certificate::AnyCertificate;
 pub use self::certificate::{Certificate, CertificateError};
+pub use self::pinned::{authority_roots, client_verifier, server_verifier};
 pub use self::settings::{MinVersion, TlsError};
 pub use self::stream::TlsStream;
