@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use apus_log_limit::LogLimit;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -84,7 +85,16 @@ fn start(level: c_int, sink: LineSink) -> Result<(), CallError> {
             ));
         }
     };
+    let libraries = match filter {
+        // rustls warns in each handshake in which a client sends a name that is none.
+        LevelFilter::WARN | LevelFilter::INFO => LevelFilter::ERROR,
+        filter => filter,
+    };
+    let filter = Targets::new()
+        .with_default(filter)
+        .with_target("rustls", libraries);
     let started = tracing_subscriber::registry()
+        .with(LogLimit::new())
         .with(LineLayer(sink).with_filter(filter))
         .try_init();
     started.map_err(|_| {

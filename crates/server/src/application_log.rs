@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::{env, fmt};
 
+use apus_log_limit::LogLimit;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt;
@@ -16,6 +17,12 @@ pub const LEVEL_VARIABLE: &str = "APUS_LOG";
 const WAITING_LINES: usize = 4096;
 
 const DEFAULT_LEVEL: &str = "info";
+
+/// The levels at which libraries log their errors only.
+const QUIET_LEVELS: [&str; 2] = ["info", "warn"];
+
+/// rustls warns in each handshake in which a client sends a name that is none.
+const LIBRARIES: &str = ",rustls=error";
 
 /// The application log. A thread of its own writes messages to standard error, so that a slow
 /// reader blocks no worker; buffered messages are written when this is dropped.
@@ -44,6 +51,7 @@ impl ApplicationLog {
         };
         tracing_subscriber::registry()
             .with(filter)
+            .with(LogLimit::new())
             .with(lines)
             .try_init()?;
         Ok(Self {
@@ -75,11 +83,18 @@ fn filter(level: Option<&str>) -> Result<EnvFilter, ApplicationLogError> {
         .ok()
         .filter(|value| !value.is_empty());
     let from_variable = variable.is_some();
-    let directives = variable.as_deref().or(level).unwrap_or(DEFAULT_LEVEL);
+    let mut directives = variable
+        .as_deref()
+        .or(level)
+        .unwrap_or(DEFAULT_LEVEL)
+        .to_owned();
+    if QUIET_LEVELS.contains(&directives.to_ascii_lowercase().as_str()) {
+        directives.push_str(LIBRARIES);
+    }
     EnvFilter::builder()
-        .parse(directives)
+        .parse(&directives)
         .map_err(|source| ApplicationLogError::Level {
-            text: directives.to_owned(),
+            text: directives.clone(),
             from_variable,
             source,
         })

@@ -7,6 +7,7 @@ mod floods;
 mod framing;
 mod http2;
 mod identity;
+mod logs;
 mod memory;
 mod paths;
 mod slow;
