@@ -232,7 +232,7 @@ impl RequestVariable {
             V::Connection => out.number(connection.id),
             V::RequestId => out.uri(format_args!("{}", request.id())),
             V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),
-            V::SslCipher => uri(tls.map(|tls| &*tls.cipher), out),
+            V::SslCipher => uri(tls.map(|tls| tls.cipher), out),
             V::SslServerName => uri(tls.and_then(|tls| tls.server_name.as_deref()), out),
             V::SslClientSubject => text(certificate().map(|known| &*known.subject), out),
             V::SslClientSerial => text(certificate().map(|known| &*known.serial), out),
