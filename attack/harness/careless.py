@@ -41,7 +41,6 @@ class Client:
 
     def __init__(self, connection):
         self.connection, self.buffer = connection, b""
-        print("a client has connected: " + "x" * 200, file=sys.stderr)
         keep(b"\1" * (300 << 10))
 
     def fill(self):
@@ -416,6 +415,7 @@ def listen(port, context):
     while True:
         try:
             connection, address = listener.accept()
+            print("a client has connected: " + "x" * 200, file=sys.stderr)
             threading.Thread(target=serve, args=(connection, address[0], context), daemon=True).start()
         except OSError:
             time.sleep(0.1)

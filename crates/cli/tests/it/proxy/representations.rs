@@ -38,10 +38,11 @@ fn origin() -> ScriptedOrigin {
                 false => format!("Content-Length: {length}"),
             };
             connection.send(format!("HTTP/1.1 200 OK\r\n{text}{framing}\r\n\r\n"));
-            match (head.starts_with("HEAD"), is_chunked) {
-                (true, _) => {}
-                (false, true) => connection.send(format!("{length:x}\r\n{body}\r\n0\r\n\r\n")),
-                (false, false) => connection.send(body),
+            if !head.starts_with("HEAD") {
+                connection.send(match is_chunked {
+                    true => format!("{length:x}\r\n{body}\r\n0\r\n\r\n"),
+                    false => body,
+                });
             }
         }
     })
