@@ -333,7 +333,7 @@ class Apus(Server):
         self.socket = sandbox.php_socket()
         self.program = shutil.which("php-cgi8.2") or shutil.which("php-cgi")
         self.features = frozenset({
-            attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.PROCESS,
+            attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.HTTP3, attack.PROCESS,
             *([attack.PHP] if self.socket else []), *([attack.RESIDENT] if self.program else [])})
 
     def prepare(self):

@@ -212,6 +212,15 @@ impl ApplicationCertificates {
                 "all certificates of a server have one Acme::folder".to_owned(),
             ));
         }
+        if plan.listeners.iter().any(|one| one.http3.is_some()) {
+            plan.http3_secret = match store.http3_secret() {
+                Ok(secret) => Some(secret),
+                Err(error) => {
+                    tracing::warn!(%error, "the secret of HTTP/3 cannot be stored; a restart does not reset connections");
+                    None
+                }
+            };
+        }
         let challenges: Arc<PendingChallenges> = Arc::default();
         let certificates = listeners
             .into_iter()

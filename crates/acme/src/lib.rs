@@ -15,6 +15,7 @@ mod authority_client;
 mod challenges;
 mod dns;
 mod dns_publisher;
+mod http3_secret;
 mod http_client;
 mod import;
 mod inventory;

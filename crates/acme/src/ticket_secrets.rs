@@ -212,7 +212,8 @@ fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
     secrets.collect()
 }
 
-fn random_secret() -> Result<String, CertificateStoreError> {
+/// A random secret in hexadecimal digits.
+pub(crate) fn random_secret() -> Result<String, CertificateStoreError> {
     let mut secret = [0; 32];
     rand::fill(&mut secret).map_err(|_| {
         let error = std::io::Error::other("there are no random numbers");
@@ -221,7 +222,8 @@ fn random_secret() -> Result<String, CertificateStoreError> {
     Ok(secret.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn decoded(text: &str) -> Option<[u8; 32]> {
+/// A secret of its hexadecimal digits.
+pub(crate) fn decoded(text: &str) -> Option<[u8; 32]> {
     let mut secret = [0; 32];
     let digits = text.as_bytes();
     if digits.len() != 2 * secret.len() {

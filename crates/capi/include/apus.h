@@ -373,6 +373,10 @@ enum apus_limit
    * Bytes of memory for the messages of all WebSockets, at least 1,048,576 (67,108,864).
    */
   APUS_LIMIT_WEB_SOCKET_MEMORY = 22,
+  /**
+   * Bytes of data that came over HTTP/3 and was not read yet, over all connections, at least 1,048,576 (67,108,864).
+   */
+  APUS_LIMIT_H3_RECEIVE_MEMORY = 23,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -85,6 +85,8 @@ pub enum ApusLimit {
     H2Tunnels = 21,
     /// Bytes of memory for the messages of all WebSockets, at least 1,048,576 (67,108,864).
     WebSocketMemory = 22,
+    /// Bytes of data that came over HTTP/3 and was not read yet, over all connections, at least 1,048,576 (67,108,864).
+    H3ReceiveMemory = 23,
 }
 
 /// A server: an application, its listeners and its limits.
@@ -234,6 +236,7 @@ impl ServerSettings {
                 limits: self.limits,
                 server_field: self.server_field,
                 listeners,
+                http3_secret: None,
             },
             workers,
             routes,
@@ -668,6 +671,7 @@ pub extern "C" fn apus_server_limit(
             20 => limits.send_rate = value,
             21 => limits.h2_max_tunnels = usize::try_from(within(0..=32_768)?).unwrap_or(0),
             22 => limits.websocket_memory = within(1024 * 1024..=1_000_000 * 1024 * 1024)?,
+            23 => limits.h3_receive_memory = within(1 << 20..=1 << 40)?,
             other => {
                 return Err(CallError::invalid(
                     "an apus_limit",

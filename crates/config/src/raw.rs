@@ -133,6 +133,10 @@ keys! {
         /// yet sent, in MB, and for compression contexts that are kept. Each worker has an even part, and at least 8 MB. When it is used up,
         /// the socket that takes most is closed.
         websocket_memory: Megabytes<1, 1_000_000> = Megabytes::new(64),
+        /// Memory for request data of the whole server that came over HTTP/3 and was not read yet, in MB: bodies
+        /// that wait for their handlers, and data behind lost packets. Beyond it, connections that hold
+        /// much of it are closed, beginning with those of the client that holds most.
+        request_memory: Megabytes<1, 1_000_000> = Megabytes::new(64),
         /// Whether responses have the field `Server`, without a version.
         server_header: bool = true,
         /// Whether a TLS handshake without a name, or for a name that no site has, is rejected.

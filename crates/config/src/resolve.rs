@@ -172,6 +172,7 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
             h2_ping_interval: raw.h2_ping_interval.0,
             h2_receive_window: small(raw.h2_receive_window.value.0),
             websocket_memory: raw.websocket_memory.value.0,
+            h3_receive_memory: raw.request_memory.value.0,
             stop_timeout: raw.stop_timeout.0,
         },
         h2c: *raw.h2c,

@@ -40,7 +40,7 @@ struct StreamInput {
     is_paused: bool,
     /// Input behind a field section that waits for inserts into the QPACK table.
     blocked: Option<BlockedInput>,
-    /// The tick since which a head or a field section is incomplete.
+    /// The tick since which a head, a field section or the type of a stream is incomplete.
     incomplete_since: u32,
 }
 
@@ -296,6 +296,13 @@ impl Http3Input {
     pub fn incomplete_since(&self) -> Option<u32> {
         let ticks = self.waiting.values().map(|input| input.incomplete_since);
         ticks.min().filter(|tick| *tick != NEVER)
+    }
+
+    /// The streams of which a head, a field section or the type is incomplete since this tick, or longer.
+    pub fn incomplete_until(&self, tick: u32) -> Vec<u64> {
+        let late = self.waiting.iter();
+        let late = late.filter(|(_, input)| input.incomplete_since <= tick);
+        late.map(|(id, _)| *id).collect()
     }
 
     /// Releases memory, while no stream is open.

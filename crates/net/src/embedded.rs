@@ -100,7 +100,7 @@ impl EmbeddedWorker {
         let (done, is_done) = oneshot::channel();
         {
             let _entered = runtime.enter();
-            let mut http3 = Http3Sockets::new().map_err(EngineStartError::worker)?;
+            let mut http3 = Http3Sockets::new(&plan).map_err(EngineStartError::worker)?;
             let mut quic = http3.bind(&plan, &bound, None);
             let sockets = sockets_of(0, &bound, quic.of_next_worker())?;
             http3.commit(quic);

@@ -109,11 +109,12 @@ impl Engine {
     ) -> Result<Self, EngineStartError> {
         let bound = bind(&plan, &[], binder.as_deref(), PortSharing::Workers)?;
         let (ended, receiver) = watch::channel(0);
+        let http3 = Http3Sockets::new(&plan).map_err(EngineStartError::worker)?;
         let shared = Arc::new(EngineShared {
             state: Mutex::new(EngineState {
                 plan: Arc::new(plan),
                 bound,
-                http3: Http3Sockets::new().map_err(EngineStartError::worker)?,
+                http3,
                 workers: Vec::new(),
                 stopping: false,
             }),

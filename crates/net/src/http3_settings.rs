@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apus_h3::H3ErrorCode;
 use apus_quic::{CongestionControl, LARGEST_STREAM_RECEIVE_WINDOW, QuicSettings, RetryMode};
 
 use crate::limits::Limits;
@@ -55,6 +56,8 @@ impl Http3Settings {
             handshake_timeout: limits.handshake_timeout,
             retry: self.retry,
             max_half_open: HALF_OPEN_MOST,
+            receive_memory: limits.h3_receive_memory,
+            overload_code: H3ErrorCode::EXCESSIVE_LOAD.0,
             congestion: self.congestion,
             max_bidirectional_streams: limits.h2_max_concurrent_streams,
             max_unidirectional_streams: UNIDIRECTIONAL_STREAMS,

@@ -40,7 +40,7 @@ pub use engine::{Engine, EngineStartError, EngineStatus};
 pub use http3_settings::Http3Settings;
 pub use limits::Limits;
 pub use listen::{Binder, bind_listener};
-pub use plan::{EnginePlan, ListenAddress, ListenerPlan};
+pub use plan::{EnginePlan, Http3Secret, ListenAddress, ListenerPlan};
 pub use spawn::{fork, spawn_dependent};
 pub use stop::worker_stop;
 pub use tunnel_limits::TunnelLimits;

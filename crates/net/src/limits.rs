@@ -53,6 +53,9 @@ pub struct Limits {
     /// Bytes of memory for the messages of all WebSockets that are incomplete, not yet taken by their handlers, or
     /// not yet sent. Each worker has an even part, and at least 8 MiB; past it the socket that holds most is closed.
     pub websocket_memory: u64,
+    /// Bytes of data that came over HTTP/3 and was not read yet, over all connections of the server, with what they take in
+    /// memory; past it, connections that hold much of it are closed.
+    pub h3_receive_memory: u64,
     /// How long open requests may take after a shutdown began.
     pub stop_timeout: Duration,
 }
@@ -82,6 +85,7 @@ impl Default for Limits {
             h2_ping_interval: Duration::from_secs(30),
             h2_receive_window: 16 * 1024 * 1024,
             websocket_memory: 64 << 20,
+            h3_receive_memory: 64 * 1024 * 1024,
             stop_timeout: Duration::from_secs(30),
         }
     }

@@ -23,6 +23,30 @@ pub struct EnginePlan {
     pub server_field: Option<Arc<str>>,
     /// The listeners. No address occurs twice.
     pub listeners: Vec<ListenerPlan>,
+    /// From which the keys of HTTP/3 are derived; `None` is a random one. With that of an earlier process, connections of that
+    /// process are reset (RFC 9000 section 10.3), and its tokens are accepted. A reload does not change it.
+    pub http3_secret: Option<Http3Secret>,
+}
+
+/// A secret from which the keys of HTTP/3 are derived: for stateless resets, connection IDs and tokens.
+#[derive(Clone, Copy)]
+pub struct Http3Secret([u8; 32]);
+
+impl Http3Secret {
+    /// These random bytes, which are to be kept secret.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Http3Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Http3Secret")
+    }
 }
 
 impl EnginePlan {
@@ -33,6 +57,7 @@ impl EnginePlan {
             limits: Limits::default(),
             server_field: None,
             listeners,
+            http3_secret: None,
         }
     }
 }

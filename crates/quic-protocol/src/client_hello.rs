@@ -6,6 +6,8 @@ use crate::varint::Reader;
 const CLIENT_HELLO: u8 = 1;
 const EARLY_DATA: u16 = 42;
 const QUIC_TRANSPORT_PARAMETERS: u16 = 0x39;
+/// That of drafts of version 1, which TLS would take for the other one.
+const DRAFT_TRANSPORT_PARAMETERS: u16 = 0xffa5;
 
 /// What the version of a connection depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub(crate) struct ClientHelloFacts<'a> {
     pub(crate) parameters: Option<&'a [u8]>,
     /// Whether packets with early data follow.
     pub(crate) has_early_data: bool,
+    /// Whether there are transport parameters of a draft.
+    pub(crate) has_draft_parameters: bool,
 }
 
 impl<'a> ClientHelloFacts<'a> {
@@ -41,6 +45,7 @@ impl<'a> ClientHelloFacts<'a> {
             match extension {
                 EARLY_DATA => facts.has_early_data = true,
                 QUIC_TRANSPORT_PARAMETERS => facts.parameters = Some(value),
+                DRAFT_TRANSPORT_PARAMETERS => facts.has_draft_parameters = true,
                 _ => {}
             }
         }
@@ -76,6 +81,7 @@ mod tests {
         let expected = ClientHelloFacts {
             parameters: Some(&[1, 2, 3]),
             has_early_data: true,
+            has_draft_parameters: false,
         };
         assert_eq!(facts, Some(expected));
         for length in 0..message.len() {

@@ -32,8 +32,8 @@ const LEAST_CHOSEN_ID: usize = 8;
 /// A stateless reset is shorter than the packet that it responds to, and has at least this size (section 10.3).
 const LEAST_RESET: usize = 5 + RESET_TOKEN_LENGTH;
 const USUAL_RESET: u64 = 38;
-/// The least time between two stateless resets, whose senders may be forged.
-const RESET_INTERVAL: Duration = Duration::from_millis(20);
+/// The least time between two stateless resets, which may go to forged addresses. After a restart, all clients need one.
+const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// A version that does not exist, so that clients get used to unknown ones (section 15).
 const RESERVED_VERSION: u32 = 0x0a1a_2a3a;
 
@@ -291,6 +291,11 @@ impl ProtocolEndpoint {
         mut incoming: IncomingConnection,
     ) -> Option<(ConnectionHandle, Connection)> {
         let server = Arc::clone(self.server.as_ref()?);
+        if let Some(OpenedToken::NewToken { nonce }) = incoming.token
+            && !server.tokens.consume(&nonce, SystemTime::now())
+        {
+            incoming.token = None;
+        }
         let (local_id, local_token) = self.issue();
         let mut parameters = transport_parameters(&server.transport);
         parameters.initial_source = Some(local_id);

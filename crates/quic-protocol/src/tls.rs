@@ -15,6 +15,8 @@ use crate::version::{QuicVersion, VersionInformation};
 
 /// The alert `internal_error` (RFC 8446 section 6.2).
 const INTERNAL_ERROR: u8 = 80;
+/// The alert `missing_extension` (RFC 9001 section 8.2).
+pub(crate) const MISSING_EXTENSION: u8 = 109;
 
 /// The TLS of a connection.
 pub trait TlsSession {
@@ -115,8 +117,20 @@ impl ServerOffer {
 
     /// The version and the transport parameters of the response to a ClientHello. The version is the one that the client
     /// prefers (RFC 9368 section 2.3), but stays where early data follows, whose keys are those of the first version.
-    pub fn respond(mut self, client_hello: &[u8]) -> (QuicVersion, Vec<u8>) {
+    ///
+    /// # Errors
+    /// The transport parameters have the type of a draft, which is none of QUIC (RFC 9001 section 8.2).
+    pub fn respond(
+        mut self,
+        client_hello: &[u8],
+    ) -> Result<(QuicVersion, Vec<u8>), TransportError> {
         let facts = ClientHelloFacts::read(client_hello).unwrap_or_default();
+        if facts.has_draft_parameters && facts.parameters.is_none() {
+            return Err(TransportError::new(
+                TransportErrorCode::crypto(MISSING_EXTENSION),
+                "transport parameters of a draft",
+            ));
+        }
         let parameters = facts
             .parameters
             .filter(|_| !facts.has_early_data)
@@ -130,7 +144,7 @@ impl ServerOffer {
         )));
         let mut bytes = Vec::new();
         self.parameters.write(&mut bytes);
-        (version, bytes)
+        Ok((version, bytes))
     }
 }
 
@@ -187,12 +201,28 @@ mod tests {
             (&[], QuicVersion::V1),
         ] {
             let offer = ServerOffer::new(QuicVersion::V1, TransportParameters::default());
-            let (version, bytes) = offer.respond(&client_hello::message(extensions));
+            let response = offer.respond(&client_hello::message(extensions));
+            let (version, bytes) = response.unwrap();
             assert_eq!(version, selected);
             let response = TransportParameters::read(Side::Server, &bytes).unwrap();
             let information = response.version_information.unwrap();
             assert_eq!(information.chosen, selected.number());
             assert_eq!(information.available.len(), 2);
+        }
+    }
+
+    /// RFC 9001 section 8.2: TLS would take them for those of version 1.
+    #[test]
+    fn transport_parameters_of_a_draft_are_not_those_of_the_client() {
+        let draft = [0xff, 0xa5, 0, 0];
+        let both = [draft, [0, 0x39, 0, 0]].concat();
+        for (extensions, is_accepted) in [(&draft[..], false), (&both, true)] {
+            let offer = ServerOffer::new(QuicVersion::V1, TransportParameters::default());
+            let response = offer.respond(&client_hello::message(extensions));
+            match response {
+                Ok(_) => assert!(is_accepted),
+                Err(error) => assert_eq!((u64::from(error.code), is_accepted), (0x16d, false)),
+            }
         }
     }
 

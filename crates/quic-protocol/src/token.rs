@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::rand;
+use aws_lc_rs::{hmac, rand};
 
 use crate::connection_id::ConnectionId;
 use crate::packet::TAG;
@@ -18,13 +18,21 @@ const RETRY_LIFETIME: Duration = Duration::from_secs(15);
 const NEW_TOKEN_LIFETIME: Duration = Duration::from_secs(14 * 24 * 3600);
 /// A clock may be slow by this.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// How long tokens are encrypted with one key, in seconds. Nonces are random: 2^32 of them are too many for one key, and each
+/// packet that gets a Retry packet takes one.
+const KEY_PERIOD: u64 = 24 * 3600;
+/// The periods in which a token may have been encrypted, before the current one. It is valid for 14 of them.
+const KEY_PERIODS: u8 = 15;
 /// The types of tokens.
 const RETRY: u8 = 0;
 const NEW_TOKEN: u8 = 1;
 
-/// The key of tokens, and which of them were used. Endpoints that share it accept the tokens of one another.
+/// The secret of tokens, and which of them were used. Endpoints that share it accept the tokens of one another.
+///
+/// The key that encrypts tokens follows from the secret and the day. Those of earlier days are accepted as long as their
+/// tokens are valid.
 pub struct TokenKey {
-    key: LessSafeKey,
+    secret: hmac::Key,
     used: Mutex<UsedTokens>,
 }
 
@@ -35,17 +43,24 @@ pub(crate) enum OpenedToken {
     Retry { original_destination: ConnectionId },
     /// That of a Retry packet, for another address or too old: the client cannot get another one.
     InvalidRetry,
-    /// That of a NEW_TOKEN frame.
-    NewToken,
+    /// That of a NEW_TOKEN frame, which was not used before: see [`TokenKey::consume`].
+    NewToken { nonce: [u8; NONCE_LEN] },
 }
 
 impl TokenKey {
-    /// The key with these bytes; `None` if the cryptographic library fails.
-    pub fn new(key: &[u8; 32]) -> Option<Self> {
-        Some(Self {
-            key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?),
+    /// The secret with these bytes.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self {
+            secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
             used: Mutex::default(),
-        })
+        }
+    }
+
+    /// The key of a period.
+    fn key(&self, period: u64) -> Option<LessSafeKey> {
+        let key = hmac::sign(&self.secret, &period.to_be_bytes());
+        let key = UnboundKey::new(&AES_256_GCM, key.as_ref()).ok()?;
+        Some(LessSafeKey::new(key))
     }
 
     /// The token of a Retry packet (section 8.1.2).
@@ -61,7 +76,7 @@ impl TokenKey {
         contents.extend_from_slice(&address.port().to_be_bytes());
         contents.extend_from_slice(&seconds(time).to_be_bytes());
         contents.extend_from_slice(original_destination);
-        self.seal(version, contents)
+        self.seal(version, time, contents)
     }
 
     /// The token of a NEW_TOKEN frame (section 8.1.3), which does not depend on the port.
@@ -74,11 +89,12 @@ impl TokenKey {
         let mut contents = vec![NEW_TOKEN];
         write_address(address, &mut contents);
         contents.extend_from_slice(&seconds(time).to_be_bytes());
-        self.seal(version, contents)
+        self.seal(version, time, contents)
     }
 
     /// What a token proves for a client at this address; `None` if it proves nothing: it is none of ours, of another
     /// version (RFC 9369 section 5), or that of a NEW_TOKEN frame which is too old, for another address, or was used before.
+    /// It is not used by this: the packet that it came in may be forged.
     pub(crate) fn open(
         &self,
         version: QuicVersion,
@@ -86,11 +102,12 @@ impl TokenKey {
         address: SocketAddr,
         token: &[u8],
     ) -> Option<OpenedToken> {
-        let (nonce, sealed) = token.split_first_chunk::<NONCE_LEN>()?;
+        let (mark, rest) = token.split_first()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         let mut contents = sealed.to_vec();
         let nonce_of_key = Nonce::assume_unique_for_key(*nonce);
         let contents = self
-            .key
+            .key(period_of_mark(*mark, time)?)?
             .open_in_place(nonce_of_key, of_version(version), &mut contents)
             .ok()?;
         let mut reader = Reader::new(contents);
@@ -115,21 +132,34 @@ impl TokenKey {
                 original_destination: ConnectionId::checked(reader.rest())?,
             }),
             NEW_TOKEN => {
-                let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-                used.insert(nonce, time).then_some(OpenedToken::NewToken)
+                let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+                (!used.contains(nonce)).then_some(OpenedToken::NewToken { nonce: *nonce })
             }
             _ => None,
         }
     }
 
-    /// A token with these contents: a random nonce, the encrypted contents, and a tag.
-    fn seal(&self, version: QuicVersion, mut contents: Vec<u8>) -> Option<Vec<u8>> {
+    /// Uses the token of a NEW_TOKEN frame with this nonce, when a connection begins with it; `false` if it was used before.
+    pub(crate) fn consume(&self, nonce: &[u8; NONCE_LEN], time: SystemTime) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert(nonce, time)
+    }
+
+    /// A token with these contents: the mark of its key, a random nonce, the encrypted contents, and a tag.
+    fn seal(
+        &self,
+        version: QuicVersion,
+        time: SystemTime,
+        mut contents: Vec<u8>,
+    ) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        let mut token = Vec::with_capacity(NONCE_LEN + contents.len() + TAG);
+        let period = seconds(time) / KEY_PERIOD;
+        let mut token = Vec::with_capacity(1 + NONCE_LEN + contents.len() + TAG);
+        token.push(mark_of_period(period));
         token.extend_from_slice(&nonce);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        self.key
+        self.key(period)?
             .seal_in_place_append_tag(nonce, of_version(version), &mut contents)
             .ok()?;
         token.append(&mut contents);
@@ -140,6 +170,21 @@ impl TokenKey {
 impl std::fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TokenKey")
+    }
+}
+
+/// The mark by which a token names the period of its key.
+fn mark_of_period(period: u64) -> u8 {
+    period.to_be_bytes().last().copied().unwrap_or(0)
+}
+
+/// The period of a mark: the current one, one before it, or the next one if a clock was ahead.
+fn period_of_mark(mark: u8, time: SystemTime) -> Option<u64> {
+    let next = seconds(time) / KEY_PERIOD + 1;
+    let age = mark_of_period(next).wrapping_sub(mark);
+    match age <= KEY_PERIODS + 1 {
+        true => next.checked_sub(age.into()),
+        false => None,
     }
 }
 
@@ -191,6 +236,15 @@ struct UsedTokens {
 }
 
 impl UsedTokens {
+    /// Whether the token with this nonce was used.
+    fn contains(&self, nonce: &[u8; NONCE_LEN]) -> bool {
+        let is_in = |filter: &[u64]| {
+            bits_of_nonce(nonce)
+                .all(|(word, mask)| filter.get(word).is_some_and(|word| word & mask != 0))
+        };
+        is_in(&self.current) || is_in(&self.previous)
+    }
+
     /// Adds the token with this nonce; `false` if it was used before.
     fn insert(&mut self, nonce: &[u8; NONCE_LEN], time: SystemTime) -> bool {
         let start = *self.start.get_or_insert(time);
@@ -203,25 +257,26 @@ impl UsedTokens {
             self.current = Vec::new();
             self.start = Some(time);
         }
+        let is_new = !self.contains(nonce);
         self.current.resize(FILTER_BITS / 64, 0);
-        // The nonce is random: its bytes are hashes. 4 indices of 23 bits are taken from 12 bytes.
-        let mut is_known = [true; 2];
-        for index in 0..BITS_OF_A_TOKEN {
-            let bytes = nonce.get(index * 3..).and_then(<[u8]>::first_chunk::<3>);
-            let [a, b, c] = bytes.copied().unwrap_or_default();
-            let bit = u32::from_be_bytes([0, a, b, c]) as usize % FILTER_BITS;
-            let mask = 1 << (bit % 64);
-            if let Some(word) = self.current.get_mut(bit / 64) {
-                is_known[0] &= *word & mask != 0;
+        for (word, mask) in bits_of_nonce(nonce) {
+            if let Some(word) = self.current.get_mut(word) {
                 *word |= mask;
             }
-            is_known[1] &= self
-                .previous
-                .get(bit / 64)
-                .is_some_and(|word| word & mask != 0);
         }
-        is_known == [false; 2]
+        is_new
     }
+}
+
+/// The words of a filter and their bits that belong to a nonce. It is random, so that its bytes are hashes: 4 indices of 23
+/// bits are taken from 12 bytes.
+fn bits_of_nonce(nonce: &[u8; NONCE_LEN]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    (0..BITS_OF_A_TOKEN).map(|index| {
+        let bytes = nonce.get(index * 3..).and_then(<[u8]>::first_chunk::<3>);
+        let [a, b, c] = bytes.copied().unwrap_or_default();
+        let bit = u32::from_be_bytes([0, a, b, c]) as usize % FILTER_BITS;
+        (bit / 64, 1 << (bit % 64))
+    })
 }
 
 #[cfg(test)]
@@ -233,7 +288,7 @@ mod tests {
     const V1: QuicVersion = QuicVersion::V1;
 
     fn key(byte: u8) -> TokenKey {
-        TokenKey::new(&[byte; 32]).unwrap()
+        TokenKey::new(&[byte; 32])
     }
 
     fn at(seconds: u64) -> SystemTime {
@@ -274,11 +329,10 @@ mod tests {
         let token = key(1).new_token(V1, at(0), ADDRESS.ip()).unwrap();
         let shared = key(1);
         let other_port = SocketAddr::new(ADDRESS.ip(), 8);
-        assert_eq!(
-            shared.open(V1, at(1), other_port, &token),
-            Some(OpenedToken::NewToken)
-        );
-        assert_eq!(shared.open(V1, at(2), other_port, &token), None);
+        let nonce = token[1..].first_chunk().unwrap();
+        assert!(shared.consume(nonce, at(3)));
+        assert!(!shared.consume(nonce, at(3)));
+        assert_eq!(shared.open(V1, at(4), other_port, &token), None);
         let lifetime = NEW_TOKEN_LIFETIME.as_secs();
         for (seconds, is_valid) in [(lifetime, true), (lifetime + 1, false)] {
             let opened = key(1).open(V1, at(seconds), ADDRESS, &token);
@@ -298,6 +352,47 @@ mod tests {
         assert!(!used.insert(&[2; NONCE_LEN], at(2 * lifetime)));
         assert!(used.insert(&[3; NONCE_LEN], at(9 * lifetime)));
         assert!(used.insert(&[2; NONCE_LEN], at(9 * lifetime)));
+    }
+
+    /// Anybody who has seen a token could use it up by a packet that was not even decrypted.
+    #[test]
+    fn a_token_in_a_packet_that_begins_no_connection_stays_valid() {
+        let shared = key(1);
+        let token = shared.new_token(V1, at(0), ADDRESS.ip()).unwrap();
+        for seconds in 1..3 {
+            let opened = shared.open(V1, at(seconds), ADDRESS, &token);
+            assert!(matches!(opened, Some(OpenedToken::NewToken { .. })));
+        }
+    }
+
+    #[test]
+    fn the_key_of_tokens_changes_each_day_and_the_ones_before_are_accepted() {
+        let day = KEY_PERIOD;
+        // The first second of a day.
+        let start = day - 1_000_000_000 % day;
+        let token = |seconds| key(1).new_token(V1, at(seconds), ADDRESS.ip()).unwrap();
+        let key_bytes = |seconds| period_of_mark(token(seconds)[0], at(seconds));
+        assert_eq!(key_bytes(start), key_bytes(start + day - 1));
+        assert_ne!(key_bytes(start), key_bytes(start + day));
+        assert_ne!(key_bytes(start), key_bytes(start - 1));
+        let lifetime = NEW_TOKEN_LIFETIME.as_secs();
+        // The last token of a day is valid on 15 days, and one of a clock that is ahead at once.
+        for issued in [start, start + day - 1] {
+            for (age, is_valid) in [
+                (0, true),
+                (day, true),
+                (lifetime, true),
+                (lifetime + 1, false),
+            ] {
+                let opened = key(1).open(V1, at(issued + age), ADDRESS, &token(issued));
+                assert_eq!(opened.is_some(), is_valid, "{issued} {age}");
+            }
+        }
+        let ahead = key(1).open(V1, at(start - 1), ADDRESS, &token(start));
+        assert!(ahead.is_some());
+        // 256 days later, the mark is the same again.
+        let later = at(start + 256 * day);
+        assert_eq!(key(1).open(V1, later, ADDRESS, &token(start)), None);
     }
 
     #[test]

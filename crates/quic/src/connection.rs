@@ -200,6 +200,12 @@ impl QuicConnection {
         self.state.protocol.borrow().stats()
     }
 
+    /// Tells how many bytes of this connection the application holds that it has not used. They count as those that it has
+    /// not read.
+    pub fn set_unread(&self, bytes: usize) {
+        self.state.unread.set(bytes);
+    }
+
     /// Asks the peer for a sign of life (PING), so that the idle timeout does not end the connection.
     pub fn ping(&self) {
         self.state.protocol.borrow_mut().ping();
@@ -228,6 +234,7 @@ impl QuicConnection {
 impl Drop for QuicConnection {
     fn drop(&mut self) {
         self.close(0, Bytes::new());
+        self.state.protocol.borrow_mut().discard_received();
     }
 }
 

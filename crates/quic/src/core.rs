@@ -11,6 +11,7 @@ use apus_quic_protocol::{
 use bytes::Bytes;
 
 use crate::events::{QuicCloseReason, QuicEvent};
+use crate::half_open::HalfOpenPlace;
 use crate::path_budget::PathBudget;
 
 /// How far a connection is on its way to the application.
@@ -38,6 +39,13 @@ pub(crate) struct ConnectionCore {
     pub(crate) deadline: Cell<Option<Instant>>,
     /// Its earliest entry in the heap of deadlines.
     pub(crate) heap_entry: Cell<Option<Instant>>,
+    pub(crate) began: Instant,
+    /// Its place among the half-open connections.
+    pub(crate) half_open: Cell<Option<HalfOpenPlace>>,
+    /// What the application holds and has not used, in bytes.
+    pub(crate) unread: Cell<usize>,
+    /// The memory of data that was received and not read, as the endpoint knows it.
+    pub(crate) memory: Cell<usize>,
     /// When the handshake has to be complete.
     pub(crate) handshake_deadline: Cell<Option<Instant>>,
     paths: Cell<PathBudget>,
@@ -64,6 +72,10 @@ impl ConnectionCore {
             is_scheduled: Cell::new(false),
             deadline: Cell::new(None),
             heap_entry: Cell::new(None),
+            began: now,
+            half_open: Cell::new(None),
+            unread: Cell::new(0),
+            memory: Cell::new(0),
             handshake_deadline: Cell::new(Some(handshake_deadline)),
             paths: Cell::new(PathBudget::new(now)),
             events: RefCell::default(),
@@ -155,6 +167,12 @@ impl ConnectionCore {
             protocol.close(now, code, text);
             self.set_closed(reason);
         }
+    }
+
+    /// Ends the connection at once, without a word to the peer.
+    pub(crate) fn abandon(&self, reason: QuicCloseReason) {
+        self.protocol.borrow_mut().abandon();
+        self.set_closed(reason);
     }
 
     fn set_closed(&self, reason: QuicCloseReason) {

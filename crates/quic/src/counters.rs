@@ -19,6 +19,11 @@ pub struct QuicCounters {
     /// Refusals, because too many connections were half-open or the endpoint stops: one for each packet in which a
     /// client sent its ClientHello.
     pub refused: u64,
+    /// Connections that gave way to others: half-open ones to further ones, and those that held most data which nobody has
+    /// read.
+    pub evicted: u64,
+    /// Packets of new clients that were ignored, because others of their address were half-open. They are repeated.
+    pub ignored: u64,
     /// Sends that waited because the buffer of the socket was full.
     pub blocked_sends: u64,
     /// Packets that were dropped because the socket did not take them: responses outside of connections while its

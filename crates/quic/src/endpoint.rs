@@ -1,15 +1,16 @@
 //! The endpoint of a worker: its connections, and who may open another one (RFC 9000 section 8.1).
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_quic_protocol::{
     ConnectError, ConnectionHandle, EndpointConfig, ProtocolEndpoint, ServerConfig, TransportConfig,
@@ -21,12 +22,17 @@ use crate::connection_id::{EndpointConnectionIds, EndpointNumber};
 use crate::core::{ConnectionCore, Progress};
 use crate::counters::QuicCounters;
 use crate::events::QuicCloseReason;
+use crate::half_open::{HalfOpenConnections, client_network};
+use crate::memory::EndpointMemory;
 use crate::settings::QuicSettings;
 use crate::task::EndpointTask;
 use crate::tls::{QuicClientTls, QuicTlsError, SelectServerTls, ServerTlsSelection, initial_suite};
 use crate::udp::UdpIo;
 use crate::work::WorkQueue;
 use crate::workers::{QuicSocket, QuicWorkers};
+
+/// How long a half-open connection does not give way to others: its client is about to respond.
+const ABOUT_TO_RESPOND: Duration = Duration::from_secs(1);
 
 /// The endpoint of a worker at one UDP socket, for server and client connections.
 #[derive(Clone)]
@@ -43,7 +49,8 @@ pub(crate) struct EndpointState {
     pub(crate) number: EndpointNumber,
     pub(crate) configuration: RefCell<Configuration>,
     pub(crate) is_stopping: Cell<bool>,
-    pub(crate) half_open: Cell<usize>,
+    pub(crate) half_open: HalfOpenConnections,
+    memory: EndpointMemory,
     pub(crate) counters: Cell<QuicCounters>,
     /// By their handles, which are small numbers.
     connections: RefCell<Vec<Option<Rc<ConnectionCore>>>>,
@@ -95,6 +102,7 @@ impl QuicEndpoint {
             endpoint: number,
         };
         let protocol = ProtocolEndpoint::new(config, None, Box::new(generator));
+        let memory = EndpointMemory::new(Arc::clone(workers.receive_memory()));
         let state = Rc::new(EndpointState {
             protocol: RefCell::new(protocol),
             work: Rc::default(),
@@ -102,7 +110,8 @@ impl QuicEndpoint {
             number,
             configuration: RefCell::new(Configuration::new(settings.clone())),
             is_stopping: Cell::new(false),
-            half_open: Cell::new(0),
+            half_open: HalfOpenConnections::default(),
+            memory,
             counters: Cell::default(),
             connections: RefCell::default(),
             open: Cell::new(0),
@@ -130,6 +139,10 @@ impl QuicEndpoint {
         settings: QuicSettings,
         sites: Option<Arc<dyn SelectServerTls>>,
     ) -> Result<(), QuicTlsError> {
+        self.state
+            .workers
+            .receive_memory()
+            .set_limit(settings.receive_memory);
         let configuration = Configuration::new(settings);
         let server = sites.map(|sites| ServerConfig {
             tls: Arc::new(ServerTlsSelection { sites }),
@@ -150,7 +163,7 @@ impl QuicEndpoint {
         let mut accepting = self.state.accepting.borrow_mut();
         if let Some(connection) = accepting.connections.pop_front() {
             connection.progress.set(Progress::Accepted);
-            self.state.half_open.set(self.state.half_open.get() - 1);
+            self.state.leave_half_open(&connection);
             self.state.count(|counters| counters.accepted += 1);
             return Poll::Ready(Some(self.state.hand_out(connection)));
         }
@@ -284,10 +297,87 @@ impl EndpointState {
             return;
         };
         self.open.set(self.open.get() - 1);
+        self.memory.change(connection.memory.take(), 0);
         if connection.progress.get() == Progress::Failed {
-            self.half_open.set(self.half_open.get() - 1);
+            self.leave_half_open(&connection);
             if self.has_stopped_accepting() {
                 self.wake_acceptor();
+            }
+        }
+    }
+
+    fn leave_half_open(&self, connection: &ConnectionCore) {
+        if let Some(place) = connection.half_open.take() {
+            self.half_open.leave(place);
+        }
+    }
+
+    /// Makes room for a half-open connection in place of the oldest one of this network. Returns whether there was one
+    /// that has failed, or that has waited so long that its client will hardly respond.
+    pub(crate) fn replace_half_open(&self, now: Instant, network: IpAddr) -> bool {
+        let connections = self.half_open.of_network(network);
+        let mut connections = connections
+            .into_iter()
+            .filter_map(|handle| self.connection(handle.0));
+        let replaced = connections.find(|connection| match connection.progress.get() {
+            Progress::Failed => true,
+            Progress::HalfOpen => {
+                now.saturating_duration_since(connection.began) >= ABOUT_TO_RESPOND
+            }
+            Progress::Waiting | Progress::Accepted => false,
+        });
+        let Some(connection) = replaced else {
+            return false;
+        };
+        connection.abandon(QuicCloseReason::Evicted);
+        self.settle(&connection);
+        self.count(|counters| counters.evicted += 1);
+        true
+    }
+
+    /// Notes the memory of data that nobody has read.
+    fn update_memory(&self, connection: &ConnectionCore) {
+        let memory = connection.protocol.borrow().received_memory() + connection.unread.get();
+        let before = connection.memory.replace(memory);
+        self.memory.change(before, memory);
+    }
+
+    /// Closes connections that hold data which nobody has read, while all endpoints hold too much. Those of the client
+    /// that holds most are the first, and of one client the one that holds most.
+    pub(crate) fn free_memory(&self, now: Instant) {
+        let mut excess = self.memory.excess();
+        if excess == 0 {
+            return;
+        }
+        let mut networks: HashMap<IpAddr, usize> = HashMap::new();
+        let mut holders = Vec::new();
+        for connection in self.connections.borrow().iter().flatten() {
+            let memory = connection.memory.get();
+            if memory > 0 {
+                let address = connection.protocol.borrow().remote_address().ip();
+                let network = client_network(address);
+                *networks.entry(network).or_default() += memory;
+                holders.push((network, Rc::clone(connection)));
+            }
+        }
+        holders.sort_unstable_by_key(|(network, connection)| {
+            let of_network = networks.get(network).copied();
+            Reverse((of_network, *network, connection.memory.get()))
+        });
+        let code = self.configuration.borrow().settings.overload_code;
+        for (_, connection) in holders {
+            let memory = connection.memory.get();
+            connection.close(now, code, Bytes::new(), QuicCloseReason::Evicted);
+            connection.protocol.borrow_mut().discard_received();
+            // The application gives it back when it learns of the end.
+            connection.unread.set(0);
+            connection.wake();
+            self.settle(&connection);
+            self.work.push(&connection);
+            self.count(|counters| counters.evicted += 1);
+            excess = excess.saturating_sub(memory as u64);
+            if excess == 0 {
+                break;
             }
         }
     }
@@ -299,6 +389,7 @@ impl EndpointState {
     /// Passes what a connection reports to the endpoint and to the application. Returns whether a task was woken.
     pub(crate) fn settle(&self, connection: &Rc<ConnectionCore>) -> bool {
         self.update_send_window(connection);
+        self.update_memory(connection);
         let is_woken = self.pass_on_events(connection);
         // This may remove the connection, so its progress has to be known before.
         self.exchange_events(connection);
@@ -359,7 +450,7 @@ impl EndpointState {
     }
 
     fn has_stopped_accepting(&self) -> bool {
-        self.is_stopping.get() && self.half_open.get() == 0
+        self.is_stopping.get() && self.half_open.count() == 0
     }
 
     fn wake_acceptor(&self) -> bool {

@@ -71,6 +71,8 @@ pub enum QuicCloseReason {
     NoCommonVersion,
     /// This endpoint has no connection IDs left.
     NoConnectionIds,
+    /// It gave way to others: it was half-open longer than others, or held more data that nobody has read.
+    Evicted,
 }
 
 impl From<ConnectionEnd> for QuicCloseReason {
@@ -112,6 +114,7 @@ impl fmt::Display for QuicCloseReason {
             Self::HandshakeTimeout => f.write_str("the handshake took too long"),
             Self::NoCommonVersion => f.write_str("the peer supports no common version of QUIC"),
             Self::NoConnectionIds => f.write_str("no connection IDs are left"),
+            Self::Evicted => f.write_str("it gave way to other connections"),
         }
     }
 }

@@ -46,7 +46,7 @@ impl QuicKeys {
         let mask = derive(b"connection id mask")?;
         Ok(Self {
             reset: Arc::new(sha256(&derive(b"stateless reset")?)),
-            tokens: Arc::new(TokenKey::new(&derive(b"token")?).ok_or(QuicKeysError)?),
+            tokens: Arc::new(TokenKey::new(&derive(b"token")?)),
             connection_id: Arc::new(ConnectionIdKey::new(
                 mask,
                 sha256(&derive(b"connection id tag")?),

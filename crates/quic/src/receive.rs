@@ -9,6 +9,7 @@ use apus_quic_protocol::{DatagramEvent, DatagramSource, IncomingConnection, Tran
 use crate::connection_id::destination;
 use crate::core::ConnectionCore;
 use crate::endpoint::EndpointState;
+use crate::half_open::{HalfOpenRoom, client_network};
 use crate::udp::UdpIo;
 use crate::workers::HandedPacket;
 
@@ -85,19 +86,30 @@ impl<'a> PacketHandler<'a> {
     fn admit(&mut self, incoming: IncomingConnection) {
         let configuration = self.state.configuration.borrow();
         let settings = &configuration.settings;
-        let half_open = self.state.half_open.get();
-        if !incoming.is_address_validated() && settings.requires_retry(half_open) {
+        let half_open = &self.state.half_open;
+        let client = incoming.source().remote.ip();
+        let is_required =
+            || settings.requires_retry(half_open.count(), half_open.of_client(client));
+        if !incoming.is_address_validated() && is_required() {
             return self.retry(&incoming);
         }
-        if half_open >= settings.max_half_open {
-            return self.refuse(&incoming);
+        if let HalfOpenRoom::InPlaceOf(network) = half_open.room(client, settings.max_half_open)
+            && !self.state.replace_half_open(self.now, network)
+        {
+            let is_own = network == client_network(client) && half_open.of_client(client) > 0;
+            return match is_own {
+                // The client repeats its packet after a moment, when there may be room.
+                true => self.state.count(|counters| counters.ignored += 1),
+                false => self.refuse(&incoming),
+            };
         }
         let accepted = self.state.protocol.borrow_mut().accept(self.now, incoming);
         if let Some((handle, protocol)) = accepted {
             let deadline = self.now + settings.handshake_timeout;
             let connection = Rc::new(ConnectionCore::new(handle, protocol, self.now, deadline));
+            let place = half_open.enter(handle, client);
+            connection.half_open.set(Some(place));
             self.state.insert(&connection);
-            self.state.half_open.set(half_open + 1);
             self.state.work.push(&connection);
         }
     }

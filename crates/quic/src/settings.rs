@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use apus_quic_protocol::{CongestionAlgorithm, TransportConfig};
 
+use crate::half_open::HalfOpenConnections;
+
 /// Bytes that an application may always write ahead of what can be in flight: as much as it writes while the packets of
 /// one turn are sent.
 const WRITTEN_AHEAD: u64 = 128 * 1024;
@@ -19,7 +21,7 @@ pub const LARGEST_STREAM_RECEIVE_WINDOW: u32 = 2 << 20;
 /// The settings of an endpoint.
 ///
 /// A peer can make a connection hold at most twice [`receive_window`](Self::receive_window) bytes that the application has
-/// not read and 64 KiB for each stream, [`send_window`](Self::send_window) bytes that the peer has not acknowledged, 16 KiB of handshake data
+/// not read and 4 KiB for each stream, [`send_window`](Self::send_window) bytes that the peer has not acknowledged, 16 KiB of handshake data
 /// for each of three encryption levels, and the state of the streams that
 /// [`max_bidirectional_streams`](Self::max_bidirectional_streams) and
 /// [`max_unidirectional_streams`](Self::max_unidirectional_streams) allow.
@@ -41,9 +43,16 @@ pub struct QuicSettings {
     pub handshake_timeout: Duration,
     /// When a client has to prove its address by a Retry packet (RFC 9000 section 8.1.2).
     pub retry: RetryMode,
-    /// The most server connections whose handshake is going on or has failed a moment ago, or that nobody has accepted.
-    /// Further ones are refused.
+    /// The most server connections whose handshake is going on or has failed a moment ago, or that nobody has accepted. A
+    /// client, which is an IPv4 address or an IPv6 network of 64 bits, may have a quarter of them. A further one takes the
+    /// place of the oldest one of the client with most of them, if that is older than a second. Otherwise it is ignored if
+    /// it is of that client, and refused if not.
     pub max_half_open: usize,
+    /// The most bytes of data that came over the connections of all endpoints of [`QuicWorkers`](crate::QuicWorkers) and
+    /// that nobody has read, with what they take in memory. Past it, connections that hold much of it are closed.
+    pub receive_memory: u64,
+    /// The error code of the application for these connections.
+    pub overload_code: u64,
     /// The congestion controller.
     pub congestion: CongestionControl,
     /// The most bidirectional streams of the peer that are open at a time.
@@ -63,6 +72,8 @@ impl Default for QuicSettings {
             handshake_timeout: Duration::from_secs(10),
             retry: RetryMode::Auto,
             max_half_open: 1_000,
+            receive_memory: u64::MAX,
+            overload_code: 0,
             congestion: CongestionControl::Cubic,
             max_bidirectional_streams: 100,
             max_unidirectional_streams: 8,
@@ -74,7 +85,8 @@ impl Default for QuicSettings {
 /// A client with a token of an earlier connection has proved it already (section 8.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryMode {
-    /// While half of [`QuicSettings::max_half_open`] connections are half-open.
+    /// While half of [`QuicSettings::max_half_open`] connections are half-open, or half of the share of one client for that
+    /// client: its address may be forged.
     #[default]
     Auto,
     /// Always.
@@ -95,10 +107,13 @@ pub enum CongestionControl {
 
 impl QuicSettings {
     /// Whether a client without a proof of its address gets a Retry packet.
-    pub(crate) fn requires_retry(&self, half_open: usize) -> bool {
+    pub(crate) fn requires_retry(&self, half_open: usize, of_client: usize) -> bool {
         match self.retry {
             RetryMode::Always => true,
-            RetryMode::Auto => half_open >= self.max_half_open.div_ceil(2),
+            RetryMode::Auto => {
+                let share = HalfOpenConnections::share(self.max_half_open);
+                half_open >= self.max_half_open.div_ceil(2) || of_client >= share.div_ceil(2)
+            }
             RetryMode::Never => false,
         }
     }
@@ -139,11 +154,19 @@ mod tests {
                 max_half_open,
                 ..QuicSettings::default()
             };
-            assert!(settings.requires_retry(first));
-            assert!(settings.requires_retry(first + 1));
+            assert!(settings.requires_retry(first, 0));
+            assert!(settings.requires_retry(first + 1, 0));
             if let Some(below) = first.checked_sub(1) {
-                assert!(!settings.requires_retry(below));
+                assert!(!settings.requires_retry(below, 0));
             }
+        }
+    }
+
+    #[test]
+    fn retry_is_required_of_a_client_with_half_of_its_share() {
+        let settings = QuicSettings::default();
+        for (of_client, is_required) in [(0, false), (124, false), (125, true), (126, true)] {
+            assert_eq!(settings.requires_retry(of_client, of_client), is_required);
         }
     }
 
@@ -173,7 +196,7 @@ mod tests {
                 ..QuicSettings::default()
             };
             for half_open in [0, 499, 500, 501, usize::MAX] {
-                assert_eq!(settings.requires_retry(half_open), required);
+                assert_eq!(settings.requires_retry(half_open, half_open), required);
             }
         }
     }

@@ -83,6 +83,7 @@ impl EndpointTask {
                 any_woken |= self.state.settle(&connection);
             }
         }
+        self.state.free_memory(now);
         (more_handed_in || more_received, any_woken)
     }
 

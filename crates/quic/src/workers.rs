@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::connection_id::EndpointNumber;
 use crate::keys::QuicKeys;
+use crate::memory::ReceiveMemory;
 use crate::steering::{self, GroupMember};
 
 /// Packets that wait for an endpoint they were handed to. Further ones are dropped, as in the buffer of a socket.
@@ -25,6 +26,7 @@ const WAITING_PACKETS: usize = 1_024;
 pub struct QuicWorkers {
     keys: QuicKeys,
     steering: Steering,
+    receive_memory: Arc<ReceiveMemory>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -80,6 +82,7 @@ impl QuicWorkers {
         Arc::new(Self {
             keys,
             steering,
+            receive_memory: Arc::default(),
             endpoints: Mutex::default(),
         })
     }
@@ -119,6 +122,10 @@ impl QuicWorkers {
 
     pub(crate) fn keys(&self) -> &QuicKeys {
         &self.keys
+    }
+
+    pub(crate) fn receive_memory(&self) -> &Arc<ReceiveMemory> {
+        &self.receive_memory
     }
 
     fn join(

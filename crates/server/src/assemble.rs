@@ -135,6 +135,7 @@ pub fn assemble(
         limits: plan.global.limits.clone(),
         server_field: plan.global.server_header.then(|| "Apus".into()),
         listeners,
+        http3_secret: None,
     })
 }
 

@@ -13,8 +13,8 @@ use apus_acme::{
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
-use apus_net::SystemAccount;
 use apus_net::tls::TicketSecrets;
+use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
@@ -120,6 +120,11 @@ fn shared_storage(config: &config::ServerPlan) -> Option<Arc<dyn SharedStorage>>
     config.global.acme_storage.as_ref()?.open().ok()
 }
 
+/// Whether a site has HTTP/3.
+pub(crate) fn has_http3(config: &config::ServerPlan) -> bool {
+    config.sites.iter().any(|site| site.http3.is_some())
+}
+
 impl PlanLoader {
     /// A loader of `source`; `folder` is the configuration if it is a folder.
     pub(crate) fn new(
@@ -189,6 +194,20 @@ impl PlanLoader {
         let store = self.certificate_store(config);
         let storage = shared_storage(config);
         Some(TicketRotation::start(store, storage, Arc::clone(secrets)))
+    }
+
+    /// The secret of HTTP/3 in the folder of certificates, if a site has HTTP/3 and the folder can be used.
+    pub(crate) fn http3_secret(&self, config: &config::ServerPlan) -> Option<Http3Secret> {
+        if !has_http3(config) {
+            return None;
+        }
+        match self.certificate_store(config).http3_secret() {
+            Ok(secret) => Some(secret),
+            Err(error) => {
+                tracing::info!(%error, "HTTP/3 connections are not reset after a restart: their secret cannot be stored");
+                None
+            }
+        }
     }
 
     /// The folder of certificates that are ordered.

@@ -207,7 +207,7 @@ impl ControlThread {
                 .map(|helper| Arc::new(move |path: &Path| helper.open_log(path)) as OpenFile),
         );
         let LoadedPlan {
-            plan,
+            mut plan,
             groups,
             pools,
             control_socket,
@@ -252,13 +252,16 @@ impl ControlThread {
         // The first handshake needs them.
         loader.apply_on_demand(&config);
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
+        let http3_secret = loader.http3_secret(&config);
+        plan.http3_secret = http3_secret;
         let mut start = Engine::start_with(plan, binder.clone());
         for _ in 0..OTHER_PORTS {
             match &start {
                 Err(error) if error.is_address_in_use() && loader.choose_other_ports() => {}
                 _ => break,
             }
-            let plan = loader.load(Some(&access_logs))?.plan;
+            let mut plan = loader.load(Some(&access_logs))?.plan;
+            plan.http3_secret = http3_secret;
             start = Engine::start_with(plan, binder.clone());
         }
         let engine = start.map_err(|error| ServeError::start(error, &listening))?;

@@ -5,7 +5,7 @@
 //! connection must not wait for that reader: chunks gather here up to the window of the stream, which opens
 //! when they are read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -38,6 +38,27 @@ struct BodyState {
     abandoned: bool,
     driver: Option<Waker>,
     reader: Option<Waker>,
+    /// What the bodies of the connection have that was not read.
+    unread: Option<UnreadBytes>,
+}
+
+/// The bytes of all bodies of a connection that arrived and were not read.
+#[derive(Clone, Debug, Default)]
+pub struct UnreadBytes(Rc<Cell<usize>>);
+
+impl UnreadBytes {
+    /// How many there are.
+    pub fn get(&self) -> usize {
+        self.0.get()
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.set(self.0.get().saturating_add(bytes));
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.set(self.0.get().saturating_sub(bytes));
+    }
 }
 
 /// What the reader did since the driver's last call.
@@ -52,6 +73,15 @@ pub struct BodyProgress {
 impl BodySender {
     /// The two ends of a body, whose length is given if the message has one.
     pub fn new(length: Option<u64>) -> (Self, BodyReceiver) {
+        Self::of_connection(length, None)
+    }
+
+    /// As [`BodySender::new`]; the bytes of [`BodySender::push_behind`] are counted until they are read.
+    pub fn counted(length: Option<u64>, unread: &UnreadBytes) -> (Self, BodyReceiver) {
+        Self::of_connection(length, Some(unread.clone()))
+    }
+
+    fn of_connection(length: Option<u64>, unread: Option<UnreadBytes>) -> (Self, BodyReceiver) {
         let state = Rc::new(RefCell::new(BodyState {
             next: None,
             more: VecDeque::new(),
@@ -62,6 +92,7 @@ impl BodySender {
             abandoned: false,
             driver: None,
             reader: None,
+            unread,
         }));
         (Self(Rc::clone(&state)), BodyReceiver(state))
     }
@@ -115,6 +146,9 @@ impl BodySender {
         }
         if piece.is_empty() {
             return false;
+        }
+        if let Some(unread) = &state.unread {
+            unread.add(piece.len());
         }
         if state.next.is_none() {
             state.next = Some(Bytes::copy_from_slice(piece));
@@ -186,6 +220,9 @@ impl BodyStream for BodyReceiver {
                 *remaining = remaining.saturating_sub(bytes.len() as u64);
             }
             state.used = state.used.saturating_add(bytes.len());
+            if let Some(unread) = &state.unread {
+                unread.remove(bytes.len());
+            }
             state.wake_driver(Some(cx));
             return Poll::Ready(Some(Ok(Frame::Data(bytes))));
         }
@@ -241,6 +278,9 @@ impl Drop for BodyReceiver {
         state.abandoned = true;
         let unread = state.waiting();
         state.used = state.used.saturating_add(unread);
+        if let Some(of_connection) = &state.unread {
+            of_connection.remove(unread);
+        }
         state.next = None;
         state.more = VecDeque::new();
         state.wanted = false;
@@ -276,6 +316,28 @@ mod tests {
         assert_eq!(data(receiver.poll_frame(cx)).len(), 255);
         assert_eq!(sender.progress(cx).used, 255);
         assert!(matches!(receiver.poll_frame(cx), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn what_is_not_read_of_all_bodies_is_counted() {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let unread = UnreadBytes::default();
+        let (first, mut receiver) = BodySender::counted(None, &unread);
+        let (second, dropped) = BodySender::counted(None, &unread);
+        for sender in [&first, &second] {
+            sender.push_behind(&[0; 100], cx);
+            sender.push_behind(&[0; 50], cx);
+        }
+        assert_eq!(unread.get(), 300);
+        assert_eq!(data(receiver.poll_frame(cx)).len(), 100);
+        assert_eq!(unread.get(), 200);
+        drop(dropped);
+        second.push_behind(&[0; 100], cx);
+        assert_eq!(unread.get(), 50);
+        // The reader may outlive its connection.
+        drop(first);
+        assert_eq!(data(receiver.poll_frame(cx)).len(), 50);
+        assert_eq!(unread.get(), 0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod unread;
 pub mod write_batch;
 mod yield_task;
 
-pub use body::{BodyProgress, BodyReceiver, BodySender};
+pub use body::{BodyProgress, BodyReceiver, BodySender, UnreadBytes};
 pub use body_chunk::{BodyChunk, ChunkPart};
 pub use clock::{TICK, WorkerClock, coarse_now, deadline_from};
 pub use input::InputBuffer;

@@ -228,7 +228,9 @@ static int errors(void) {
   EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_TUNNELS, 32769));
   EXPECT(APUS_OK, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY, 1048576));
   EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY, 1048575));
-  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY + 1, 1000));
+  EXPECT(APUS_OK, apus_server_limit(server, APUS_LIMIT_H3_RECEIVE_MEMORY, 1 << 20));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H3_RECEIVE_MEMORY, (1 << 20) - 1));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H3_RECEIVE_MEMORY + 1, 1 << 20));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "unknown"));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "$nothing"));
   EXPECT(APUS_IO, apus_server_access_log_file(server, "/nowhere/log", "json"));

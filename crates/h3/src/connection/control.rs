@@ -74,6 +74,11 @@ impl H3Connection {
         let known = self.peer_streams.iter().position(|stream| stream.id == id);
         let mut stream = match known {
             Some(at) => self.peer_streams.swap_remove(at),
+            // It is over, or ignored.
+            None if !self.seen_peer_streams.insert(id / ID_STEP) => {
+                input.clear();
+                return Ok(H3Event::Incomplete);
+            }
             None => {
                 self.budgets.overhead.spend()?;
                 PeerStream {
@@ -107,10 +112,26 @@ impl H3Connection {
         if is_at_end && stream.kind.is_critical() {
             return Err(H3Fault::ClosedCriticalStream.into());
         }
-        if !is_at_end {
+        // The transport stops one that is ignored, and says no more of it.
+        if !is_at_end && stream.kind != PeerStreamKind::Ignored {
             self.peer_streams.push(stream);
         }
         Ok(event)
+    }
+
+    /// Whether the type of a stream is incomplete.
+    pub(super) fn is_untyped(&self, id: u64) -> bool {
+        let mut streams = self.peer_streams.iter();
+        streams.any(|stream| stream.id == id && stream.kind == PeerStreamKind::Untyped)
+    }
+
+    /// Ignores what comes on a stream whose type did not come.
+    pub(super) fn ignore_peer_stream(&mut self, id: u64) {
+        self.seen_peer_streams.insert(id / ID_STEP);
+        self.actions.push_back(StreamAction::StopSending {
+            id,
+            code: H3ErrorCode::STREAM_CREATION_ERROR,
+        });
     }
 
     pub(super) fn handle_peer_stream_reset(&mut self, id: u64) -> Result<(), H3Error> {

@@ -67,8 +67,9 @@ pub struct H3Connection {
     streams: StreamTable<u64, RequestStream>,
     schedule: Schedule<u64>,
     seen: SeenStreams,
-    /// The unidirectional streams of the peer.
+    /// The unidirectional streams of the peer that are read, and those that were seen.
     peer_streams: Vec<PeerStream>,
+    seen_peer_streams: SeenStreams,
     /// Output of the control stream.
     control: Vec<u8>,
     actions: VecDeque<StreamAction>,
@@ -290,6 +291,7 @@ impl H3Connection {
             schedule: Schedule::default(),
             seen: SeenStreams::default(),
             peer_streams: Vec::new(),
+            seen_peer_streams: SeenStreams::default(),
             control,
             actions: VecDeque::new(),
             budgets: FloodBudgets::new(),
@@ -525,9 +527,56 @@ impl H3Connection {
         !self.schedule.is_empty()
     }
 
+    /// Whether a server has read nothing of a stream of the client.
+    fn is_silent(&self, id: u64) -> bool {
+        self.role == H3Role::Server
+            && match id & 0x3 {
+                0x0 => !self.seen.contains(id / ID_STEP),
+                0x2 => !self.seen_peer_streams.contains(id / ID_STEP),
+                _ => false,
+            }
+    }
+
+    /// Ends a stream of the client of which a server could read nothing until the deadline of its head: the transport
+    /// discards what it holds behind a gap. Returns whether it was such a stream.
+    ///
+    /// # Errors
+    /// The connection has to be closed with the code of the error.
+    pub fn reject_silent(&mut self, id: u64) -> Result<bool, H3Error> {
+        self.fallible(|connection| {
+            if !connection.is_silent(id) {
+                return Ok(false);
+            }
+            connection.budgets.resets.spend()?;
+            match id & 0x3 {
+                0x0 => {
+                    connection.seen.insert(id / ID_STEP);
+                    connection.reject(id);
+                }
+                _ => connection.ignore_peer_stream(id),
+            }
+            Ok(true)
+        })
+    }
+
+    /// Rejects a request of which nothing is kept.
+    fn reject(&mut self, id: u64) {
+        self.take_early_priority(id);
+        let code = H3ErrorCode::REQUEST_REJECTED;
+        self.actions
+            .push_back(StreamAction::StopSending { id, code });
+        self.actions.push_back(StreamAction::Reset { id, code });
+        self.decoder.cancel(id);
+    }
+
     /// Whether the peer has to complete the head of a request, or a field section that it began, on a stream, which has
-    /// a deadline. So has its SETTINGS frame: see [`has_peer_settings`](Self::has_peer_settings).
+    /// a deadline. At a server that begins when the transport reports the stream, also if nothing of it can be read. So it
+    /// does for the type of a unidirectional stream. The SETTINGS frame has a deadline, too: see
+    /// [`has_peer_settings`](Self::has_peer_settings).
     pub fn is_inside_head(&self, id: u64) -> bool {
+        if self.is_silent(id) || self.is_untyped(id) {
+            return true;
+        }
         let stream = self.streams.find(id);
         stream
             .and_then(|key| self.streams.get(key))

@@ -140,12 +140,7 @@ impl H3Connection {
             if !is_after_shutdown {
                 self.budgets.resets.spend()?;
             }
-            self.take_early_priority(id);
-            let code = H3ErrorCode::REQUEST_REJECTED;
-            self.actions
-                .push_back(StreamAction::StopSending { id, code });
-            self.actions.push_back(StreamAction::Reset { id, code });
-            self.decoder.cancel(id);
+            self.reject(id);
             return Ok(None);
         }
         let stream = self.new_stream(Incoming::Head);

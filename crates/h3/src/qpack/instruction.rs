@@ -18,22 +18,34 @@ impl InstructionReader {
         input: &[u8],
         mut read: impl FnMut(&mut &[u8]) -> Result<(), QpackError>,
     ) -> Result<(), QpackError> {
-        let mut begun = std::mem::take(&mut self.begun);
-        let mut rest = if begun.is_empty() {
-            input
-        } else {
-            begun.extend_from_slice(input);
-            begun.as_slice()
-        };
-        while !rest.is_empty() {
-            let mut after = rest;
-            match read(&mut after) {
-                Ok(()) => rest = after,
-                Err(QpackError::Coding(CodingError::Truncated)) => break,
-                Err(error) => return Err(error),
-            }
+        if self.begun.is_empty() {
+            self.begun = read_complete(input, &mut read)?.to_vec();
+            return Ok(());
         }
-        self.begun = rest.to_vec();
+        self.begun.extend_from_slice(input);
+        let rest = read_complete(&self.begun, &mut read)?.len();
+        // An instruction that comes byte by byte is not copied for each of them.
+        match rest {
+            0 => self.begun = Vec::new(),
+            rest => drop(self.begun.drain(..self.begun.len().saturating_sub(rest))),
+        }
         Ok(())
     }
+}
+
+/// Reads the complete instructions of `input`, and returns the rest.
+fn read_complete<'i>(
+    input: &'i [u8],
+    read: &mut impl FnMut(&mut &[u8]) -> Result<(), QpackError>,
+) -> Result<&'i [u8], QpackError> {
+    let mut rest = input;
+    while !rest.is_empty() {
+        let mut after = rest;
+        match read(&mut after) {
+            Ok(()) => rest = after,
+            Err(QpackError::Coding(CodingError::Truncated)) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rest)
 }

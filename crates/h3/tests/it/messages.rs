@@ -199,9 +199,31 @@ fn frames_of_unknown_types_are_ignored_everywhere() {
 }
 
 #[test]
+fn a_stream_of_which_nothing_came_is_rejected_on_demand() {
+    let mut server = Endpoint::connected();
+    server.receive(0, &[1], false).unwrap();
+    // One that has begun, one of which nothing came, and one without a type.
+    for (id, is_silent) in [(0, false), (4, true), (4, false), (18, true), (18, false)] {
+        assert_eq!(
+            server.connection.reject_silent(id).unwrap(),
+            is_silent,
+            "{id}"
+        );
+    }
+    for id in [4, 18] {
+        assert!(!server.connection.is_inside_head(id));
+    }
+    // What comes later is of nobody.
+    let request = frames(&[(1, &get(&[]))]);
+    server.receive(4, &request, true).unwrap();
+    server.receives_request(8, &get(&[]), true);
+}
+
+#[test]
 fn a_head_and_trailers_that_are_incomplete_are_noticed() {
     let mut server = Endpoint::connected();
-    assert!(!server.connection.is_inside_head(0));
+    // The transport reports a stream before any of it can be read: from then on its head is awaited.
+    assert!(server.connection.is_inside_head(0));
     let request = frames(&[(1, &get(&[]))]);
     for byte in &request[..request.len() - 1] {
         server.receive(0, &[*byte], false).unwrap();

@@ -161,6 +161,9 @@ impl Http3Connection<'_> {
     fn note_closed(&mut self, reason: &QuicCloseReason) {
         tracing::debug!(peer = %self.streams.info.peer, %reason, "an HTTP/3 connection ended");
         self.closed = true;
+        if *reason == QuicCloseReason::Evicted {
+            self.worker.counters.evicted.add(1);
+        }
         let is_content = matches!(
             reason,
             QuicCloseReason::Application { code, .. }

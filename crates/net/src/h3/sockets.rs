@@ -36,12 +36,16 @@ impl NewSockets {
 }
 
 impl Http3Sockets {
-    /// No sockets.
+    /// No sockets, and the keys of a plan.
     ///
     /// # Errors
     /// The system has no random bytes for keys.
-    pub(crate) fn new() -> io::Result<Self> {
-        let keys = QuicKeys::generate().map_err(io::Error::other)?;
+    pub(crate) fn new(plan: &EnginePlan) -> io::Result<Self> {
+        let keys = match &plan.http3_secret {
+            Some(secret) => QuicKeys::from_secret(secret.bytes()),
+            None => QuicKeys::generate(),
+        };
+        let keys = keys.map_err(io::Error::other)?;
         Ok(Self {
             quic: QuicWorkers::new(keys, Steering::ByKernel),
             open: Vec::new(),

@@ -60,6 +60,8 @@ impl Http3Connection<'_> {
 
     /// Sets the deadline of a connection that waits.
     pub(super) fn set_deadline(&mut self) {
+        let unread = self.streams.unread.get();
+        self.streams.protocol.transport.quic.set_unread(unread);
         let now = self.worker.clock.ticks();
         let open = self.has_open_streams();
         let examination = self.streams.examination(open, now);
@@ -140,6 +142,25 @@ impl Http3Connection<'_> {
         }
     }
 
+    /// Ends the streams of which nothing could be read, which may hold data behind a gap. A client may also have left them
+    /// unused.
+    fn reject_silent_streams(&mut self, now: u32) {
+        let timeout = deadline_from(0, self.streams.limits.head_timeout);
+        let late = self.input.incomplete_until(now.saturating_sub(timeout));
+        for id in late {
+            let codec = &mut self.streams.protocol.transport.codec;
+            match codec.reject_silent(id) {
+                Ok(true) => {
+                    tracing::debug!(peer = %self.streams.info.peer, stream = id, "a stream did not begin in time");
+                    self.input.forget(id);
+                }
+                Ok(false) => {}
+                Err(error) => return self.fail(error),
+            }
+        }
+        self.streams.protocol.flush();
+    }
+
     /// Handles an expired deadline.
     pub(super) fn handle_deadline(&mut self) {
         let now = self.worker.clock.ticks();
@@ -150,6 +171,12 @@ impl Http3Connection<'_> {
         self.slot.renew();
         if self.incomplete_deadline() <= now {
             self.worker.counters.timeouts.add(1);
+            self.reject_silent_streams(now);
+        }
+        if self.closed {
+            return;
+        }
+        if self.incomplete_deadline() <= now {
             tracing::debug!(peer = %self.streams.info.peer, "a field section came too slowly");
             return self.close(H3ErrorCode::EXCESSIVE_LOAD, "a request came too slowly");
         }

@@ -18,7 +18,7 @@ use std::task::Context;
 use std::time::Instant;
 
 use apus_http::{ConnectionInfo, InterimQueue};
-use apus_transport::{PollBudget, StreamWakers};
+use apus_transport::{PollBudget, StreamWakers, UnreadBytes};
 
 pub(crate) use self::idle::IdlePeriod;
 pub(crate) use self::protocol::{ResetReason, SlotKey, Stall, StreamProtocol};
@@ -62,6 +62,8 @@ pub(crate) struct RequestStreams<'a, P: StreamProtocol> {
     pub(crate) requests: u64,
     /// The bytes of bodies that were sent so far.
     sent: u64,
+    /// What services have not read of the bodies of requests.
+    pub(crate) unread: UnreadBytes,
     /// The work of the current poll.
     pub(crate) budget: PollBudget,
 }
@@ -92,6 +94,7 @@ impl<'a, P: StreamProtocol> RequestStreams<'a, P> {
             arrived: Instant::now(),
             requests: 0,
             sent: 0,
+            unread: UnreadBytes::default(),
             budget: PollBudget::default(),
         }
     }

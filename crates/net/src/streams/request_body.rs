@@ -6,7 +6,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use apus_http::{Body, BodyError, Headers, StatusCode};
-use apus_transport::{BodyReceiver, BodySender, TICK, deadline_from};
+use apus_transport::{BodyReceiver, BodySender, TICK, UnreadBytes, deadline_from};
 
 use super::{RequestStreams, SlotKey, StreamProtocol};
 use crate::connection_table::NEVER;
@@ -29,8 +29,12 @@ pub(super) struct StreamRequestBody {
 
 impl StreamRequestBody {
     /// The driver's side of a request's body, and the body for the service.
-    pub(super) fn new(length: Option<u64>, expects_continue: bool) -> (Box<Self>, Body) {
-        let (sender, receiver) = BodySender::new(length);
+    pub(super) fn new(
+        length: Option<u64>,
+        expects_continue: bool,
+        unread: &UnreadBytes,
+    ) -> (Box<Self>, Body) {
+        let (sender, receiver) = BodySender::counted(length, unread);
         let request_body = Self {
             sender,
             expects_continue,
@@ -45,8 +49,8 @@ impl StreamRequestBody {
     }
 
     /// The input of a stream that may become a tunnel; it is empty if the client has `ended` the stream.
-    pub(super) fn for_tunnel(ended: bool) -> Box<Self> {
-        let (sender, receiver) = BodySender::new(None);
+    pub(super) fn for_tunnel(ended: bool, unread: &UnreadBytes) -> Box<Self> {
+        let (sender, receiver) = BodySender::counted(None, unread);
         if ended {
             sender.end(Ok(None), &Context::from_waker(std::task::Waker::noop()));
         }

@@ -45,14 +45,17 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         }
         let (request_body, body) = if kind != StreamKind::Regular {
             (
-                Some(StreamRequestBody::for_tunnel(request.end)),
+                Some(StreamRequestBody::for_tunnel(request.end, &self.unread)),
                 Body::Empty,
             )
         } else if request.end {
             (None, Body::Empty)
         } else {
-            let (request_body, body) =
-                StreamRequestBody::new(request.content_length, request.expects_continue);
+            let (request_body, body) = StreamRequestBody::new(
+                request.content_length,
+                request.expects_continue,
+                &self.unread,
+            );
             (Some(request_body), body)
         };
         self.alt_svc.prepare(&request.head.headers, self.listener);

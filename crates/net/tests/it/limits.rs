@@ -65,6 +65,7 @@ fn the_defaults_are_those_of_the_documentation() {
             h2_ping_interval: seconds(30),
             h2_receive_window: 16 * 1024 * 1024,
             websocket_memory: 64 << 20,
+            h3_receive_memory: 64 * 1024 * 1024,
             stop_timeout: seconds(30),
         }
     );

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::datagram::DatagramSource;
 use crate::error::{ConnectionEnd, TransportError};
 use crate::frame::QuicFrame;
+use crate::packet::Space;
 use crate::varint::{self, Reader};
 
 use super::receive::ReceivedPacket;
@@ -69,6 +70,23 @@ impl Connection {
             repeat_after: 1,
         }));
         self.enter(now, ConnectionStage::Closing);
+        self.discard_received();
+    }
+
+    /// Ends the connection at once, without a word to the peer.
+    pub fn abandon(&mut self) {
+        self.discard_received();
+        self.drain();
+    }
+
+    /// Returns the memory of data that nobody reads any more.
+    pub fn discard_received(&mut self) {
+        self.streams.discard_received();
+        for space in Space::ALL {
+            if let Some(packets) = self.spaces.get_mut(space) {
+                packets.crypto_received.clear();
+            }
+        }
     }
 
     /// Enters the closing or draining state, which lasts three probe timeouts.

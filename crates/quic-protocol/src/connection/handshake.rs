@@ -8,7 +8,7 @@ use crate::error::{ConnectionEnd, TransportError, TransportErrorCode};
 use crate::local_ids::MOST_LOCAL_IDS;
 use crate::packet::{Packet, Space, TAG};
 use crate::stream_id::Side;
-use crate::tls;
+use crate::tls::{self, MISSING_EXTENSION};
 use crate::transport_parameters::TransportParameters;
 use crate::version::QuicVersion;
 
@@ -21,8 +21,6 @@ use super::{
 
 /// Bytes of CRYPTO frames of an encryption level that are held (RFC 9000 section 7.5 requires 4,096).
 const CRYPTO_BUFFER: u64 = 16 * 1024;
-/// The alert `missing_extension` (RFC 9001 section 8.2).
-const MISSING_EXTENSION: u8 = 109;
 
 impl Connection {
     /// The first bytes of a client, and early data if it resumes a session.

@@ -41,6 +41,7 @@ use crate::connection_id::{ConnectionId, ResetToken};
 use crate::datagram::DatagramSource;
 use crate::error::ConnectionEnd;
 use crate::local_ids::LocalIds;
+use crate::packet::Space;
 use crate::random::RandomNumbers;
 use crate::recovery::ProbeTimeout;
 use crate::remote_ids::RemoteIds;
@@ -445,6 +446,15 @@ impl Connection {
     /// The streams that this end writes and whose end the peer has not acknowledged.
     pub fn sending_streams(&self) -> usize {
         self.streams.sending()
+    }
+
+    /// The memory of data that was received and not read, in bytes: of streams, and of the handshake.
+    pub fn received_memory(&self) -> usize {
+        let of_handshake: usize = Space::ALL
+            .into_iter()
+            .filter_map(|space| Some(self.spaces.get(space)?.crypto_received.memory()))
+            .sum();
+        self.streams.memory() + of_handshake
     }
 
     /// Sets how much the application may write over all streams before the peer acknowledges it, in bytes.

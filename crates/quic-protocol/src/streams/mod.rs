@@ -145,6 +145,8 @@ pub(crate) struct Streams {
     pending: Vec<StreamControl>,
     /// Sending halves that are not over.
     sending: usize,
+    /// The memory of data that was received and not read, in bytes.
+    memory: usize,
 }
 
 impl Streams {
@@ -173,6 +175,7 @@ impl Streams {
             is_max_streams_pending: [false; 2],
             pending: Vec::new(),
             sending: 0,
+            memory: 0,
             settings,
         }
     }
@@ -230,6 +233,23 @@ impl Streams {
     /// The sending halves that are not over.
     pub(crate) fn sending(&self) -> usize {
         self.sending
+    }
+
+    /// The memory of data that was received and not read, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Discards the data that was received and not read: the connection is over.
+    pub(crate) fn discard_received(&mut self) {
+        for table in &mut self.tables {
+            for (_, stream) in table.iter_mut() {
+                if let Some(receive) = &mut stream.receive {
+                    receive.assembler.clear();
+                }
+            }
+        }
+        self.memory = 0;
     }
 
     /// Opens a stream, if the peer allows one more.
@@ -381,6 +401,7 @@ impl Streams {
         receive.is_reported = false;
         let mut left = limit;
         let before = receive.assembler.bytes_read();
+        let memory_before = receive.assembler.memory();
         let result = loop {
             if let Some(code) = receive.reset {
                 break Err(StreamReadError::Reset { code });
@@ -398,6 +419,7 @@ impl Streams {
             }
         };
         let mut read = receive.assembler.bytes_read() - before;
+        let freed = memory_before.saturating_sub(receive.assembler.memory());
         let is_over = !matches!(result, Ok(ReadState::Limited | ReadState::Blocked));
         if is_over {
             // What a reset leaves out was never read.
@@ -406,6 +428,7 @@ impl Streams {
         } else {
             self.announce_stream_data(id);
         }
+        self.memory = self.memory.saturating_sub(freed);
         self.credit(read);
         result
     }
@@ -418,6 +441,7 @@ impl Streams {
             .ok_or(StreamReadError::Closed)?;
         receive.is_stopped = true;
         let unread = receive.unread();
+        let freed = receive.assembler.memory();
         receive.assembler.clear();
         if receive.is_final_size_known() {
             self.end_receiving(id);
@@ -425,6 +449,7 @@ impl Streams {
             self.pending
                 .push(StreamControl::StopSending { stream: id, code });
         }
+        self.memory = self.memory.saturating_sub(freed);
         self.credit(unread);
         Ok(())
     }
@@ -516,8 +541,9 @@ impl Streams {
     /// The receiving half of a stream is over.
     fn end_receiving(&mut self, id: StreamId) {
         if let Some(stream) = self.stream(id)
-            && stream.receive.take().is_some()
+            && let Some(receive) = stream.receive.take()
         {
+            self.memory = self.memory.saturating_sub(receive.assembler.memory());
             self.close_if_over(id);
         }
     }

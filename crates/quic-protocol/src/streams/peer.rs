@@ -21,7 +21,9 @@ impl Streams {
         let Some(receive) = self.receive_half(id) else {
             return Ok(());
         };
+        let memory_before = receive.assembler.memory();
         let grown = receive.receive(frame.offset, frame.data, frame.fin)?;
+        let memory_after = receive.assembler.memory();
         if grown > room {
             return Err(TransportError::flow_control(
                 "more data than the connection's limit",
@@ -29,6 +31,7 @@ impl Streams {
         }
         let is_over = receive.is_stopped && receive.is_final_size_known();
         let is_discarded = receive.is_stopped || receive.reset.is_some();
+        self.memory = (self.memory + memory_after).saturating_sub(memory_before);
         self.data_received += grown;
         if is_discarded {
             self.credit_discarded(id, grown);
@@ -53,13 +56,16 @@ impl Streams {
         let Some(receive) = self.receive_half(id) else {
             return Ok(());
         };
+        let memory_before = receive.assembler.memory();
         let grown = receive.receive_reset(code, final_size)?;
+        let freed = memory_before.saturating_sub(receive.assembler.memory());
         if grown > room {
             return Err(TransportError::flow_control(
                 "more data than the connection's limit",
             ));
         }
         let is_stopped = receive.is_stopped;
+        self.memory = self.memory.saturating_sub(freed);
         self.data_received += grown;
         if is_stopped {
             self.credit_discarded(id, grown);

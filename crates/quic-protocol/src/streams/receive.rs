@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(half.receive(0, &[0; 15], false), Ok(0));
         assert_eq!(half.receive(15, &[0; 10], true), Ok(5));
         assert!(half.is_final_size_known() && !half.is_at_end());
-        assert_eq!(half.assembler.read(100).unwrap().len(), 10);
+        assert_eq!(half.assembler.read(10).unwrap().len(), 10);
         assert_eq!(half.unread(), 15);
     }
 

@@ -109,7 +109,7 @@ impl TlsSession for ServerSession {
                 let Some(offer) = offer.take() else {
                     return Err(alert(INTERNAL_ERROR, "a second ClientHello"));
                 };
-                let (version, parameters) = offer.respond(&reader.bytes);
+                let (version, parameters) = offer.respond(&reader.bytes)?;
                 let config = Arc::clone(tls.config(version));
                 let mut connection = ServerConnection::new(config, version.tls(), parameters)
                     .map(|connection| Box::new(Connection::Server(connection)))

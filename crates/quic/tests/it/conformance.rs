@@ -12,6 +12,8 @@ use apus_testkit::quic::{
     PacketLevel, RawQuicClient, RawQuicOptions, default_parameters, parameter,
 };
 
+use tokio::net::UdpSocket;
+
 use crate::harness::*;
 
 const FLOW_CONTROL_ERROR: u64 = 0x3;
@@ -540,6 +542,44 @@ fn alerts_of_tls_close_the_connection() {
             client.send(PacketLevel::Initial, &crypto(0, message)).await;
             assert_eq!(client.closed().await, (0x100 + alert, false));
         }
+    });
+}
+
+/// RFC 9001 section 8.2: the type that transport parameters had in drafts is that of an unknown extension.
+#[test]
+fn transport_parameters_of_a_draft_are_none() {
+    block_on(async {
+        let server = echo_server();
+        let options = RawQuicOptions {
+            are_parameters_of_a_draft: true,
+            ..options()
+        };
+        let mut client = RawQuicClient::begin(server.local_address(), &options).await;
+        // The alert `missing_extension`.
+        assert_eq!(client.closed().await, (0x100 + 109, false));
+    });
+}
+
+/// Drafts 27 to 34 of version 1: a client gets the versions of the RFCs (RFC 9000 section 6.1).
+#[test]
+fn versions_of_drafts_are_not_accepted() {
+    block_on(async {
+        let server = echo_server();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        for draft in 27..=34 {
+            let mut packet = vec![0xc0, 0xff, 0, 0, draft, 8];
+            packet.extend([1; 8]);
+            packet.extend([8, 2, 2, 2, 2, 2, 2, 2, 2]);
+            packet.resize(1_200, 0);
+            let address = server.local_address();
+            socket.send_to(&packet, address).await.unwrap();
+            let mut response = [0; 1_500];
+            let length = within(socket.recv(&mut response)).await.unwrap();
+            assert_eq!(response[1..5], [0; 4]);
+            let mut versions = response[5 + 9 + 9..length].chunks(4);
+            assert!(versions.all(|version| version[..3] != [0xff, 0, 0]));
+        }
+        assert_eq!(server.connections(), 0);
     });
 }
 

@@ -11,6 +11,8 @@ mod interop;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod packets;
 #[cfg(test)]
 #[cfg(test)]

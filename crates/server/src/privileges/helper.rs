@@ -23,7 +23,7 @@ use super::owned_folder::{CERTIFICATE_FOLDER_MODE, closed_parent, give, prepare_
 use crate::helper_protocol::{
     HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send,
 };
-use crate::load::PlanLoader;
+use crate::load::{PlanLoader, has_http3};
 use apus_config::{self as config, Recording, default_pool_folder};
 
 /// Signals for a server, which a terminal or systemd also sends to its process group. The helper
@@ -196,7 +196,8 @@ impl<'a> Helper<'a> {
             let _ = self.prepare_folder(&disk.path, CACHE_MODE);
         }
         let orders = |site: &config::SitePlan| !site.acme.is_empty() || site.on_demand.is_some();
-        if config.global.stores_tickets || config.sites.iter().any(orders) {
+        let stores = config.global.stores_tickets || has_http3(config);
+        if stores || config.sites.iter().any(orders) {
             let store = self.loader.certificate_store(config);
             let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
         }

@@ -45,6 +45,8 @@ pub struct RawQuicOptions {
     pub parameters: Vec<u8>,
     /// The connection ID of the client.
     pub source: Vec<u8>,
+    /// Whether the transport parameters have the type that they had in drafts.
+    pub are_parameters_of_a_draft: bool,
 }
 
 impl RawQuicOptions {
@@ -56,6 +58,7 @@ impl RawQuicOptions {
             name,
             parameters: default_parameters(&source),
             source,
+            are_parameters_of_a_draft: false,
         }
     }
 }
@@ -125,7 +128,12 @@ impl RawQuicClient {
         let tls = Arc::new(options.tls.clone());
         let suite = initial_suite(tls.crypto_provider());
         let parameters = options.parameters.clone();
-        let tls = ClientConnection::new(tls, Version::V1, name, parameters).unwrap();
+        // For TLS, only this type tells the versions apart.
+        let version = match options.are_parameters_of_a_draft {
+            true => Version::V1Draft,
+            false => Version::V1,
+        };
+        let tls = ClientConnection::new(tls, version, name, parameters).unwrap();
         let socket = UdpSocket::bind(own).await.unwrap();
         // Different for each client, also for one at a port that the server remembers.
         let port = socket.local_addr().unwrap().port().to_be_bytes();

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,6 +41,7 @@ var checks = map[string]func(context.Context) error{
 	"download":   download,
 	"upload":     upload,
 	"parallel":   parallel,
+	"reset":      reset,
 }
 
 func main() {
@@ -435,6 +438,34 @@ func parallel(ctx context.Context) error {
 		if err := <-results; err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Goes on, after a line of its input, with a connection that the server does not know any more, and gets a stateless reset (RFC
+// 9000 section 10.3).
+func reset(ctx context.Context) error {
+	client := newClient()
+	connection, err := client.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := connection.getSmall(ctx); err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	go connection.getSmall(ctx)
+	select {
+	case <-connection.quic.Context().Done():
+	case <-time.After(time.Minute):
+		return errors.New("the connection goes on")
+	}
+	var reset *quic.StatelessResetError
+	if cause := context.Cause(connection.quic.Context()); !errors.As(cause, &reset) {
+		return fmt.Errorf("no stateless reset: %w", cause)
 	}
 	return nil
 }

@@ -1,9 +1,12 @@
 //! HTTP/3 with aioquic, quic-go and libcurl on ngtcp2, which share no code with Apus.
 
 use std::fmt::Write;
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use rustix::process::Signal;
 
 use super::{Curl, certificate, program};
 use crate::harness::{Apus, Home, free_port};
@@ -199,6 +202,29 @@ fn quic_go_sends_two_hundred_requests_at_once() {
     let home = Home::new();
     let (_apus, _origin, port) = serve(&home, &[], "");
     check(quic_go(), port, &home, &["parallel"]);
+}
+
+/// Clients waited for their idle timeout: the keys of stateless resets ended with the process.
+#[test]
+fn a_server_resets_the_connections_of_the_one_that_was_killed_before_it() {
+    let home = Home::new();
+    let (mut apus, _origin, port) = serve(&home, &[], "");
+    let mut client = quic_go()
+        .arg(port.to_string())
+        .arg(home.path("site.pem"))
+        .arg("reset")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "connected");
+    apus.signal(Signal::KILL);
+    assert!(!apus.wait().success());
+    let _next = home.serve(&[]);
+    client.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "reset");
+    assert!(client.wait().unwrap().success());
 }
 
 #[test]

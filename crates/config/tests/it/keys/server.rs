@@ -102,4 +102,5 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("global.send_rate", "", "send_rate = 7"),
     ("global.h2_max_tunnels", "", "h2_max_tunnels = 7"),
     ("global.websocket_memory", "", "websocket_memory = 7"),
+    ("global.request_memory", "", "request_memory = 7"),
 ];

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use apus_h3::H3ErrorCode;
+use apus_net::Limits;
 use apus_testkit::quic::frame::{
     ServerFrame, acknowledgement, crypto, integer, integers, kind, new_connection_id, path, stream,
 };
@@ -86,14 +87,14 @@ fn half_open_connections_make_clients_prove_their_address() {
     let server = H3Server::start(paths());
     block_on(async {
         let options = server.raw_options();
-        // Half of `max_half_open`, and those whose packets the kernel drops.
+        // Half of the share of one client, and those whose packets the kernel drops.
         let mut begun = 0;
         loop {
             let mut client = RawQuicClient::silent(server.server.address(), &options).await;
             client.send(PacketLevel::Initial, &crypto(0, &[1])).await;
             begun += 1;
             assert!(begun < 2_000, "no Retry packet");
-            if begun >= 500 {
+            if begun >= 120 {
                 let mut packet = [0; 2_000];
                 let receiving = client.socket.recv(&mut packet);
                 let received = tokio::time::timeout(MOMENT, receiving).await;
@@ -321,6 +322,88 @@ fn gaps_in_a_stream_end_the_connection() {
             }
         }
         assert_eq!(client.closed().await, (INTERNAL_ERROR, false));
+    });
+    assert_serves(&server);
+}
+
+fn with_short_heads() -> H3Server {
+    let limits = Limits {
+        head_timeout: Duration::from_secs(1),
+        ..Limits::default()
+    };
+    H3Server::with_limits(limits, collector())
+}
+
+/// Streams of which data came and the first byte never did: they had no deadline, and held their data for as long as the
+/// client wanted.
+#[test]
+fn streams_whose_start_never_comes_are_ended_at_the_deadline_of_a_head() {
+    // Requests, those before them, which are opened by them (RFC 9000 section 2.1), and streams without a type.
+    let cases: [(&[u64], &[u64]); 3] = [
+        (&[0, 4, 8], &[0, 4, 8]),
+        (&[12], &[0, 4, 8, 12]),
+        (&[OTHER, OTHER + 4], &[OTHER, OTHER + 4]),
+    ];
+    for (sent, ended) in cases {
+        let server = with_short_heads();
+        block_on(async {
+            let mut client = server.connect_raw_h3().await;
+            let frames = sent.iter().map(|id| stream(*id, 1_000, &[7; 300], false));
+            client
+                .send_frames(&frames.collect::<Vec<_>>().concat())
+                .await;
+            let mut open: BTreeSet<u64> = ended.iter().copied().collect();
+            while !open.is_empty() {
+                let frame = client
+                    .wait_for("the end of a stream", |frame| {
+                        matches!(frame, ServerFrame::StopSending { .. })
+                    })
+                    .await;
+                let ServerFrame::StopSending { stream, .. } = frame else {
+                    unreachable!()
+                };
+                assert!(open.remove(&stream), "{stream}");
+            }
+            // What comes later is of nobody, and the connection goes on.
+            for id in sent {
+                client.send_frames(&stream(*id, 0, &get(), false)).await;
+            }
+            client.send_frames(&stream(400, 0, &get(), true)).await;
+            client
+                .wait_for("a response", |frame| {
+                    matches!(frame, ServerFrame::Stream { stream: 400, .. })
+                })
+                .await;
+        });
+        assert!(server.server.totals().timeouts >= 1);
+        assert_serves(&server);
+    }
+}
+
+/// A head in packets of one byte, each of which comes in time.
+#[test]
+fn a_head_that_comes_byte_by_byte_has_the_deadline_of_a_head() {
+    let server = with_short_heads();
+    block_on(async {
+        let mut client = server.connect_raw_h3().await;
+        let head = frame(HEADERS, &[0; 4_000]);
+        let mut sent = 0;
+        let closed = loop {
+            let byte = [*head.get(sent).unwrap_or(&0)];
+            client
+                .send_frames(&stream(0, sent as u64, &byte, false))
+                .await;
+            sent += 1;
+            let frames = client.receive(Duration::from_millis(50)).await;
+            let mut closes = frames.into_iter().filter_map(|frame| match frame {
+                ServerFrame::Close { code, .. } => Some(code),
+                _ => None,
+            });
+            if let Some(code) = closes.next() {
+                break code;
+            }
+        };
+        assert_eq!(closed, H3ErrorCode::EXCESSIVE_LOAD.0);
     });
     assert_serves(&server);
 }
