@@ -21,6 +21,7 @@ APUS = """\
 control_socket = "apus.sock"
 access_log = {{ path = "access.log", format = "$remote_addr $request_uri" }}
 trusted_proxies = "{trusted}"
+acme_folder = "acme"
 cache = {{ dir = "apus-cache", size = 200 }}
 
 [[sites]]
@@ -100,6 +101,16 @@ server_name = "only.test"
 listen_tls = ["127.0.0.1:{tls}"]
 root = "only"
 tls = {{ cert = "only.test.pem", key = "only.test.key", client_auth = "required", client_ca = "client.pem" }}
+
+[[sites]]
+name = "shops"
+server_name = "*.shops.test"
+listen_tls = ["127.0.0.1:{tls}"]
+root = "site"
+
+[sites.tls]
+acme_agree = true
+acme_on_demand = {{ ask = "http://127.0.0.1:{origin}/may-have-certificate" }}
 """
 
 APUS_PHP = """
@@ -333,11 +344,12 @@ class Apus(Server):
         self.socket = sandbox.php_socket()
         self.program = shutil.which("php-cgi8.2") or shutil.which("php-cgi")
         self.features = frozenset({
-            attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.HTTP3, attack.PROCESS,
+            attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.HTTP3, attack.PROCESS, attack.ON_DEMAND,
             *([attack.PHP] if self.socket else []), *([attack.RESIDENT] if self.program else [])})
 
     def prepare(self):
         ports = {"clear": self.clear, "tls": self.tls}
+        self.origin.script("/may-have-certificate", b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
         shutil.rmtree(self.sandbox.path("apus-cache"), ignore_errors=True)
         php = APUS_PHP.format(socket=self.socket, **ports) if self.socket else ""
         php += APUS_RESIDENT.format(program=self.program, **ports) if self.program else ""

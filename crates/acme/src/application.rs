@@ -1,12 +1,13 @@
 //! `Acme`: the certificates of an application of the framework, and the plan of its listeners with them.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use apus_net::EnginePlan;
 use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
+use apus_patterns::{canonical_host_name, uncertifiable};
 use tokio::sync::mpsc;
 
 use crate::challenges::PendingChallenges;
@@ -42,10 +43,7 @@ impl Acme {
     /// One certificate for these names: domains, wildcards (which need [`Acme::dns_hook`]), or addresses.
     pub fn for_names<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         Self {
-            names: names
-                .into_iter()
-                .map(|name| name.into().to_ascii_lowercase())
-                .collect(),
+            names: names.into_iter().map(Into::into).collect(),
             settings: AcmeSettings::default(),
             agreed: false,
             providers: Vec::new(),
@@ -128,6 +126,14 @@ impl Acme {
         self
     }
 
+    /// Uses the chain whose topmost certificate was issued by an authority with this common name, such as `ISRG Root X1`, if the
+    /// authority offers several chains; else the one that it offers first.
+    #[must_use]
+    pub fn preferred_chain(mut self, issuer: &str) -> Self {
+        self.settings.preferred_chain = Some(issuer.to_owned());
+        self
+    }
+
     /// An RSA key, for clients older than about 2014, in place of an ECDSA key.
     #[must_use]
     pub fn rsa(mut self) -> Self {
@@ -161,6 +167,22 @@ impl Acme {
                 "you have not agreed to the terms of the certificate authority: call Acme::email or Acme::agree_to_terms"
                     .to_owned(),
             );
+        }
+        for name in &mut self.names {
+            let is_address = name.parse::<IpAddr>().is_ok();
+            let fault = match canonical_host_name(name) {
+                None => Some("it is no name of a host".to_owned()),
+                Some(canonical) => {
+                    let fault = uncertifiable(&canonical).filter(|_| !is_address);
+                    *name = canonical.into_owned();
+                    fault
+                }
+            };
+            if let Some(why) = fault {
+                return wrong(format!(
+                    "no certificate authority issues a certificate for `{name}`: {why}"
+                ));
+            }
         }
         let is_wildcard = |name: &String| name.starts_with("*.");
         if self.settings.dns.is_none()

@@ -5,20 +5,25 @@ use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use apus_net::read_trusted_file;
+use apus_transport::tls::certificates_from_pem;
 use hyper::body::Bytes;
-use hyper::header::{DATE, HeaderMap, RETRY_AFTER};
+use hyper::header::{DATE, HeaderMap, HeaderValue, LINK, RETRY_AFTER};
 use hyper::{Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+
+use crate::alternate_chains::alternatives;
+
+/// The largest file of root certificates, in bytes.
+const LARGEST_ROOTS: u64 = 16 << 20;
 
 /// How far the clock of this machine may differ from that of an authority. Certificates are commonly valid from an hour
 /// before they are issued.
@@ -39,6 +44,16 @@ pub(crate) struct AuthorityObservations {
     retry_after: AtomicU64,
     /// The status of the last response; 0 while there is none to the last request.
     status: AtomicU16,
+    /// Of the last response.
+    links: Mutex<ResponseLinks>,
+}
+
+/// What a response offers for further requests.
+#[derive(Debug, Default)]
+struct ResponseLinks {
+    nonce: Option<String>,
+    /// The URLs of alternative chains (RFC 8555 section 7.4.2).
+    alternatives: Vec<String>,
 }
 
 impl AuthorityObservations {
@@ -59,11 +74,34 @@ impl AuthorityObservations {
         })
     }
 
+    /// The alternative chains of the certificate in the last response.
+    pub(crate) fn alternatives(&self) -> Vec<String> {
+        self.with_links(|links| links.alternatives.clone())
+    }
+
+    /// The nonce of the last response, which can be used once.
+    pub(crate) fn take_nonce(&self) -> Option<String> {
+        self.with_links(|links| links.nonce.take())
+    }
+
+    fn with_links<T>(&self, look: impl FnOnce(&mut ResponseLinks) -> T) -> T {
+        look(&mut self.links.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn begin_request(&self) {
+        self.with_links(|links| *links = ResponseLinks::default());
         self.status.store(0, Ordering::Relaxed);
     }
 
     fn note(&self, status: StatusCode, headers: &HeaderMap) {
+        let text = |value: &HeaderValue| value.to_str().map(str::to_owned).ok();
+        self.with_links(|links| {
+            links.nonce = headers.get("replay-nonce").and_then(text);
+            let fields = headers.get_all(LINK).iter().filter_map(text);
+            links.alternatives = fields
+                .flat_map(|field| alternatives(&field).collect::<Vec<_>>())
+                .collect();
+        });
         self.status.store(status.as_u16(), Ordering::Relaxed);
         if !matches!(
             status,
@@ -92,6 +130,11 @@ impl AuthorityClient {
             client: Client::builder(TokioExecutor::new()).build(connector),
             observations,
         })
+    }
+
+    /// What its responses say.
+    pub(crate) fn observations(&self) -> &AuthorityObservations {
+        &self.observations
     }
 }
 
@@ -134,16 +177,12 @@ fn system_connector() -> Result<HttpsConnector<HttpConnector>, Error> {
 fn connector_with(root: &Path) -> Result<HttpsConnector<HttpConnector>, Error> {
     let failed = |why: String| Error::Other(format!("{}: {why}", root.display()).into());
     let mut roots = RootCertStore::empty();
-    let certificates =
-        CertificateDer::pem_file_iter(root).map_err(|error| failed(error.to_string()))?;
+    let pem = read_trusted_file(root, LARGEST_ROOTS).map_err(|error| failed(error.to_string()))?;
+    let certificates = certificates_from_pem(&pem).map_err(|fault| failed(fault.to_string()))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
         roots
             .add(certificate)
             .map_err(|error| failed(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(failed("there is no certificate in it".to_owned()));
     }
     let config = ClientConfig::builder()
         .with_root_certificates(roots)

@@ -10,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use apus_transport::tls::Certificate;
+use apus_net::read_trusted_file;
+use apus_transport::tls::{Certificate, CertificateError};
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -19,6 +20,9 @@ use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
 use crate::store::{CertificateStore, CertificateStoreError};
+
+/// The largest file of a certificate, a key or settings that is read, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// The certificates of a folder of another program, read into memory.
 #[derive(Debug, Default)]
@@ -126,14 +130,25 @@ impl ForeignCertificates {
         }
     }
 
-    fn add(&mut self, file: PathBuf, key: &Path, directory: Option<String>) {
+    fn add(&mut self, file: PathBuf, key_file: &Path, directory: Option<String>) {
         let read = |path: &Path| {
-            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+            read_trusted_file(path, LARGEST_FILE)
+                .map_err(|error| format!("{}: {error}", path.display()))
         };
-        let pair = read(&file).and_then(|chain| Ok((chain, read(key)?)));
+        let pair = read(&file).and_then(|chain| Ok((chain, read(key_file)?)));
         let result = pair.and_then(|(chain, key)| {
-            let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
-                .map_err(|error| format!("{}: {error}", file.display()))?;
+            let certificate = Certificate::from_pem(&chain, &key).map_err(|error| {
+                let fault_of_key = matches!(
+                    error,
+                    CertificateError::Key(_) | CertificateError::UnreadableKey(_)
+                );
+                let at = if fault_of_key { key_file } else { &file }.display();
+                format!("{at}: {error}").replace("FILE", &at.to_string())
+            })?;
+            let text = |bytes| {
+                String::from_utf8(bytes).map_err(|_| format!("{}: it is not UTF-8", file.display()))
+            };
+            let (chain, key) = (text(chain)?, text(key)?);
             Ok(ForeignCertificate {
                 certificate,
                 chain,
@@ -232,7 +247,7 @@ fn file_name(path: &Path) -> String {
 
 /// The value of a setting in a file with lines such as `name = value` or `name='value'`.
 fn setting(file: &Path, name: &str) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = String::from_utf8(read_trusted_file(file, LARGEST_FILE).ok()?).ok()?;
     text.lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;
         let value = value.trim().trim_matches(['\'', '"']);
@@ -242,7 +257,8 @@ fn setting(file: &Path, name: &str) -> Option<String> {
 
 /// The authority in the notes of Caddy.
 fn authority_of_caddy(file: &Path) -> Option<String> {
-    let json: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let json: serde_json::Value =
+        serde_json::from_slice(&read_trusted_file(file, LARGEST_FILE).ok()?).ok()?;
     let authority = json.get("issuer_data")?.get("ca")?.as_str()?;
     Some(authority.to_owned())
 }

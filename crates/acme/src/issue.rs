@@ -13,6 +13,7 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
+use crate::alternate_chains::{SigningAccount, preferred_chain};
 use crate::authority_client::{AuthorityClient, AuthorityObservations};
 use crate::challenges::{OpenChallenge, PendingChallenges};
 use crate::dns::{DnsPublication, TxtRecord};
@@ -133,6 +134,7 @@ impl CertificateOrder<'_> {
         }
         self.progress.begin("waiting for the certificate");
         let chain = order.poll_certificate(&retries()).await?;
+        let chain = self.preferred_chain(chain).await;
         let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
             .map_err(|error| IssueError::new(format!("the certificate is not usable: {error}")))?;
         self.check_names(&certificate)?;
@@ -145,6 +147,38 @@ impl CertificateOrder<'_> {
         self.store.put_state(self.managed, state)?;
         self.store.remove_pending_key(self.managed)?;
         self.share().await
+    }
+
+    /// The chain that the settings prefer, of those that the authority offers with the certificate; else the one that it offers
+    /// first.
+    async fn preferred_chain(&self, offered: String) -> String {
+        let settings = &self.managed.settings;
+        let Some(name) = &settings.preferred_chain else {
+            return offered;
+        };
+        self.progress.begin("looking at alternative chains");
+        let found = async {
+            let json = self.store.account(self.provider)?.unwrap_or_default();
+            let account: SigningAccount = serde_json::from_slice(&json)
+                .map_err(|error| IssueError::new(format!("the account: {error}")))?;
+            let observations = Arc::clone(&self.observations);
+            let client = AuthorityClient::new(settings.provider_root.as_deref(), observations)?;
+            preferred_chain(name, &offered, &account, &client).await
+        };
+        match found.await {
+            Ok(Some(chain)) => return chain,
+            Ok(None) => tracing::warn!(
+                names = self.managed.names.join(" "),
+                preferred = name,
+                "the authority offers no chain of this issuer: its usual chain is used"
+            ),
+            Err(error) => tracing::warn!(
+                names = self.managed.names.join(" "),
+                %error,
+                "alternative chains are not known: the usual chain of the authority is used"
+            ),
+        }
+        offered
     }
 
     /// The private key of a new certificate: that of the old one if it is to be used again, and has the right kind.

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alternate_chains;
 mod application;
 mod authority_client;
 mod challenges;

@@ -1,31 +1,38 @@
 //! Certificates for names that are first seen in a handshake: which names may have one, and what there is for each.
 //!
-//! Handshakes of all workers look here. A name that is new waits in a bounded queue for the control thread, which looks for
-//! its certificate in the store, asks for permission, and orders it. Handshakes for the name wait for that together, for a
-//! bounded time. What is known of names without a certificate is bounded, too.
+//! Handshakes of all workers look here. A name that is new waits in a bounded queue of its site for the control thread, which
+//! asks for permission, looks for its certificate in the storage that machines share, and orders it. Handshakes for the name
+//! wait for that together, for a bounded time. What is known of names without a certificate is bounded, too, and so is the
+//! number of names that one client can make the server look for.
 
-use std::collections::{HashMap, VecDeque};
+mod clients;
+mod uncertified;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use apus_net::tls::{OnDemandCertificates, OnDemandLookup, PreparedSite, TicketSecrets, TlsSite};
+use apus_net::tls::{
+    HandshakeClient, OnDemandCertificates, OnDemandLookup, PreparedSite, TicketSecrets, TlsSite,
+};
+use apus_patterns::uncertifiable;
 use apus_transport::tls::{Certificate, TlsError};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use self::clients::{ClientNetwork, LookupAllowances};
+use self::uncertified::{HANDSHAKE_PATIENCE, OnDemandResult, UncertifiedNames};
 use crate::names::is_public;
 use crate::settings::{AcmeSettings, ManagedCertificate};
 
-/// How long handshakes wait for a certificate, from the first one on.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(8);
 /// How long a name that may not have a certificate is refused without a question.
 const REFUSAL_LIFETIME: Duration = Duration::from_secs(300);
 /// How long a name is refused after the permission could not be asked for, or an order failed.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(30);
-/// The most names that wait for the control thread.
-const LONGEST_QUEUE: usize = 256;
-/// The most names without a certificate that are remembered.
-const MOST_UNCERTIFIED: usize = 10_000;
+/// How long a name is refused after its orders failed for so long that it was given up.
+const GIVEN_UP_LIFETIME: Duration = Duration::from_secs(3600);
+/// Names of a site that the control thread looks for at a time.
+pub(crate) const CONCURRENT_LOOKUPS: usize = 16;
 
 /// Which names a site orders certificates for on demand, and how.
 #[derive(Clone, Debug)]
@@ -46,6 +53,11 @@ pub struct OnDemandSite {
 }
 
 impl OnDemandSite {
+    /// What distinguishes it from the other sites, also after a reload.
+    pub(crate) fn id(&self) -> String {
+        self.tls.names.join(" ")
+    }
+
     /// Whether the site is that of a name.
     fn covers(&self, name: &str) -> bool {
         match self.tls.names.is_empty() {
@@ -82,16 +94,24 @@ fn matches_any(patterns: &[String], name: &str) -> bool {
 #[derive(Default)]
 pub struct OnDemandNames {
     known: RwLock<KnownNames>,
-    /// A name was added to the queue.
+    /// A name was added to a queue, or the look-up of one has ended.
     queued: Notify,
 }
 
 #[derive(Default)]
 struct KnownNames {
-    sites: Vec<Arc<OnDemandSite>>,
+    sites: Vec<SiteNames>,
+    /// The site whose queue is looked at next, so that no site waits for the names of another one.
+    next_site: usize,
     certified: HashMap<Box<str>, CertifiedName>,
-    uncertified: HashMap<Box<str>, UncertifiedName>,
-    queue: VecDeque<Box<str>>,
+    allowances: LookupAllowances,
+}
+
+/// A site, and its names without a certificate.
+struct SiteNames {
+    site: Arc<OnDemandSite>,
+    uncertified: UncertifiedNames,
+    lookups: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -100,34 +120,11 @@ struct CertifiedName {
     prepared: PreparedSite,
 }
 
-enum UncertifiedName {
-    /// The control thread looks for its certificate.
-    Pending {
-        since: Instant,
-        sender: watch::Sender<Option<OnDemandResult>>,
-    },
-    Refused {
-        until: Instant,
-        result: OnDemandResult,
-    },
-}
-
-/// What came of a name.
-#[derive(Clone)]
-enum OnDemandResult {
-    Ready(PreparedSite),
-    NotPermitted,
-    NotYet,
-}
-
-impl From<OnDemandResult> for OnDemandLookup {
-    fn from(result: OnDemandResult) -> Self {
-        match result {
-            OnDemandResult::Ready(site) => Self::Ready(site),
-            OnDemandResult::NotPermitted => Self::NotPermitted,
-            OnDemandResult::NotYet => Self::NotYet,
-        }
-    }
+/// A name that the control thread looks for.
+pub(crate) struct QueuedName {
+    pub(crate) name: Box<str>,
+    /// Its place among the look-ups of its site.
+    permit: OwnedSemaphorePermit,
 }
 
 impl OnDemandNames {
@@ -142,11 +139,19 @@ impl OnDemandNames {
         });
         let certified = certified.collect();
         self.write(|known| {
-            known.sites = sites;
+            let mut old = std::mem::take(&mut known.sites);
+            let sites = sites.into_iter().map(|site| {
+                let same = old.iter().position(|old| old.site.id() == site.id());
+                match same.map(|at| old.swap_remove(at)) {
+                    Some(mut same) => {
+                        same.uncertified.forget_refused();
+                        SiteNames { site, ..same }
+                    }
+                    None => SiteNames::new(site),
+                }
+            });
+            known.sites = sites.collect();
             known.certified = certified;
-            known
-                .uncertified
-                .retain(|_, name| matches!(name, UncertifiedName::Pending { .. }));
         });
     }
 
@@ -157,22 +162,28 @@ impl OnDemandNames {
 
     /// How many names without a certificate are remembered.
     pub fn uncertified_count(&self) -> usize {
-        self.read(|known| known.uncertified.len())
+        self.read(|known| known.sites.iter().map(|site| site.uncertified.len()).sum())
     }
 
     /// The site that covers a name.
     pub(crate) fn site(&self, name: &str) -> Option<Arc<OnDemandSite>> {
-        self.read(|known| known.site(name).cloned())
+        self.read(|known| known.site(name).map(|known| Arc::clone(&known.site)))
     }
 
-    /// The next name of the queue.
-    pub(crate) async fn next(&self) -> Box<str> {
+    /// The next name of the queues, in turn from each site that does not look for too many already.
+    pub(crate) async fn next(&self) -> QueuedName {
         loop {
-            if let Some(name) = self.write(|known| known.queue.pop_front()) {
-                return name;
+            if let Some(queued) = self.write(KnownNames::next) {
+                return queued;
             }
             self.queued.notified().await;
         }
+    }
+
+    /// Ends the look-up of a name, so that that of another one can begin.
+    pub(crate) fn end_look_up(&self, queued: QueuedName) {
+        drop(queued.permit);
+        self.queued.notify_one();
     }
 
     /// Serves a name with a certificate.
@@ -185,8 +196,14 @@ impl OnDemandNames {
                     prepared: prepared.clone(),
                 };
                 known.certified.insert(name.into(), certified);
-                known.resolve(name, OnDemandResult::Ready(prepared));
-                known.uncertified.remove(name);
+                let Some(site) = known.site_mut(name) else {
+                    return;
+                };
+                site.uncertified
+                    .resolve(name, OnDemandResult::Ready(prepared));
+                if let Some(client) = site.uncertified.remove(name) {
+                    known.allowances.give_back(client);
+                }
             }),
             Err(error) => {
                 tracing::error!(name, %error, "a certificate cannot be used");
@@ -205,21 +222,29 @@ impl OnDemandNames {
         self.settle(name, OnDemandResult::NotYet, FAILURE_LIFETIME);
     }
 
+    /// Refuses a name whose certificate could not be had for long.
+    pub(crate) fn give_up(&self, name: &str) {
+        self.settle(name, OnDemandResult::NotYet, GIVEN_UP_LIFETIME);
+    }
+
     fn settle(&self, name: &str, result: OnDemandResult, lifetime: Duration) {
         self.write(|known| {
             if known.certified.contains_key(name) {
                 return;
             }
-            known.resolve(name, result.clone());
-            let until = Instant::now() + lifetime;
-            let refused = UncertifiedName::Refused { until, result };
-            known.uncertified.insert(name.into(), refused);
+            if let Some(site) = known.site_mut(name) {
+                site.uncertified.refuse(name, result, lifetime);
+            }
         });
     }
 
     /// Ends the wait of the handshakes for a name, whose order goes on.
     pub(crate) fn end_wait(&self, name: &str) {
-        self.write(|known| known.resolve(name, OnDemandResult::NotYet));
+        self.read(|known| {
+            if let Some(site) = known.site(name) {
+                site.uncertified.resolve(name, OnDemandResult::NotYet);
+            }
+        });
     }
 
     /// How long handshakes wait.
@@ -235,9 +260,9 @@ impl OnDemandNames {
         change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What there is for a name that is not certified.
-    fn look_up_uncertified(&self, name: &str) -> OnDemandLookup {
-        let lookup = self.write(|known| known.begin(name));
+    /// Begins to look for the certificate of a name, unless that is under way or there is too much to look for.
+    fn begin(&self, name: &str, client: Option<ClientNetwork>) -> OnDemandLookup {
+        let lookup = self.write(|known| known.begin(name, client));
         if matches!(lookup, OnDemandLookup::Pending(_)) {
             self.queued.notify_one();
         }
@@ -246,75 +271,88 @@ impl OnDemandNames {
 }
 
 impl OnDemandCertificates for OnDemandNames {
-    fn look_up(&self, server_name: &str) -> OnDemandLookup {
+    fn look_up(&self, server_name: &str, client: HandshakeClient) -> OnDemandLookup {
         let found = self.read(|known| {
             if let Some(certified) = known.certified.get(server_name) {
                 return Some(OnDemandLookup::Ready(certified.prepared.clone()));
             }
-            match known.site(server_name) {
-                None => Some(OnDemandLookup::NotCovered),
-                // A list alone decides at once, and nothing is remembered.
-                Some(site) if site.ask.is_none() && !site.allows(server_name) => {
-                    Some(OnDemandLookup::NotPermitted)
-                }
-                Some(_) => None,
+            let Some(SiteNames {
+                site, uncertified, ..
+            }) = known.site(server_name)
+            else {
+                return Some(OnDemandLookup::NotCovered);
+            };
+            // A list alone decides at once, and nothing is remembered. No authority would issue a certificate for other forms.
+            if uncertifiable(server_name).is_some()
+                || site.ask.is_none() && !site.allows(server_name)
+            {
+                return Some(OnDemandLookup::NotPermitted);
             }
+            uncertified.known(server_name, Instant::now())
         });
-        found.unwrap_or_else(|| self.look_up_uncertified(server_name))
+        let client = match (found, client) {
+            (Some(found), _) => return found,
+            // Nothing is looked for, and nothing is remembered.
+            (None, HandshakeClient::Unproven) => return OnDemandLookup::NotYet,
+            (None, HandshakeClient::Proven(address)) => Some(ClientNetwork::of(address)),
+            // All clients of a proxy on this machine seem to be one.
+            (None, HandshakeClient::Local) => None,
+        };
+        self.begin(server_name, client)
     }
 }
 
 impl KnownNames {
-    fn site(&self, name: &str) -> Option<&Arc<OnDemandSite>> {
-        self.sites.iter().find(|site| site.covers(name))
+    fn site(&self, name: &str) -> Option<&SiteNames> {
+        self.sites.iter().find(|known| known.site.covers(name))
     }
 
-    /// Begins to look for the certificate of a name, unless that is under way.
-    fn begin(&mut self, name: &str) -> OnDemandLookup {
+    fn site_mut(&mut self, name: &str) -> Option<&mut SiteNames> {
+        self.sites.iter_mut().find(|known| known.site.covers(name))
+    }
+
+    fn begin(&mut self, name: &str, client: Option<ClientNetwork>) -> OnDemandLookup {
         let now = Instant::now();
-        match self.uncertified.get(name) {
-            Some(UncertifiedName::Refused { until, result }) if *until > now => {
-                return result.clone().into();
-            }
-            Some(UncertifiedName::Pending { since, .. })
-                if now.duration_since(*since) > HANDSHAKE_PATIENCE =>
-            {
-                return OnDemandLookup::NotYet;
-            }
-            Some(UncertifiedName::Pending { sender, .. }) => return pending(sender),
-            _ => {}
+        let Some(site) = self.sites.iter_mut().find(|known| known.site.covers(name)) else {
+            return OnDemandLookup::NotCovered;
+        };
+        // Another worker may have begun in between.
+        if let Some(known) = site.uncertified.known(name, now) {
+            return known;
         }
-        if self.queue.len() >= LONGEST_QUEUE {
+        if !site.uncertified.has_room()
+            || client.is_some_and(|client| !self.allowances.take(client, now))
+        {
             return OnDemandLookup::NotYet;
         }
-        self.make_room(now);
-        let (sender, _) = watch::channel(None);
-        let lookup = pending(&sender);
-        self.queue.push_back(name.into());
-        let entry = UncertifiedName::Pending { since: now, sender };
-        self.uncertified.insert(name.into(), entry);
-        lookup
+        site.uncertified.begin(name, client, now)
     }
 
-    /// Forgets refused names while there are too many: those that are refused no longer, or else all. Pending ones are few.
-    fn make_room(&mut self, now: Instant) {
-        if self.uncertified.len() < MOST_UNCERTIFIED {
-            return;
+    fn next(&mut self) -> Option<QueuedName> {
+        let count = self.sites.len();
+        for step in 0..count {
+            let at = (self.next_site + step) % count;
+            let Some(site) = self.sites.get_mut(at) else {
+                continue;
+            };
+            let Ok(permit) = Arc::clone(&site.lookups).try_acquire_owned() else {
+                continue;
+            };
+            if let Some(name) = site.uncertified.next() {
+                self.next_site = at + 1;
+                return Some(QueuedName { name, permit });
+            }
         }
-        let is_pending = |name: &UncertifiedName| matches!(name, UncertifiedName::Pending { .. });
-        self.uncertified.retain(|_, name| match name {
-            UncertifiedName::Refused { until, .. } => *until > now,
-            UncertifiedName::Pending { .. } => true,
-        });
-        if self.uncertified.len() >= MOST_UNCERTIFIED {
-            self.uncertified.retain(|_, name| is_pending(name));
-        }
+        None
     }
+}
 
-    /// Tells the handshakes that wait for a name.
-    fn resolve(&mut self, name: &str, result: OnDemandResult) {
-        if let Some(UncertifiedName::Pending { sender, .. }) = self.uncertified.get(name) {
-            sender.send_replace(Some(result));
+impl SiteNames {
+    fn new(site: Arc<OnDemandSite>) -> Self {
+        Self {
+            site,
+            uncertified: UncertifiedNames::default(),
+            lookups: Arc::new(Semaphore::new(CONCURRENT_LOOKUPS)),
         }
     }
 }
@@ -332,15 +370,6 @@ fn prepare(
     PreparedSite::new(&tls, site.ticket_secrets.as_ref())
 }
 
-fn pending(sender: &watch::Sender<Option<OnDemandResult>>) -> OnDemandLookup {
-    let mut receiver = sender.subscribe();
-    OnDemandLookup::Pending(Box::pin(async move {
-        let result = receiver.wait_for(Option::is_some).await;
-        let result = result.ok().and_then(|result| result.clone());
-        result.unwrap_or(OnDemandResult::NotYet).into()
-    }))
-}
-
 impl fmt::Debug for OnDemandNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnDemandNames").finish_non_exhaustive()
@@ -351,72 +380,157 @@ impl fmt::Debug for OnDemandNames {
 mod tests {
     use super::*;
 
-    fn site(ask: Option<&str>) -> OnDemandSite {
+    use std::net::IpAddr;
+
+    use super::clients::{LOOKUPS_PER_CLIENT, MAX_CLIENTS};
+    use super::uncertified::{LONGEST_QUEUE, MAX_UNCERTIFIED};
+
+    fn site(domain: &str, ask: Option<&str>) -> OnDemandSite {
         OnDemandSite {
-            tls: TlsSite::new(vec!["*.shops.example.com".to_owned()], Vec::new()),
+            tls: TlsSite::new(vec![format!("*.{domain}")], Vec::new()),
             settings: AcmeSettings::default(),
-            allowed: vec!["one.shops.example.com".to_owned()],
+            allowed: vec![format!("one.{domain}")],
             ask: ask.map(str::to_owned),
             orders_per_hour: 10,
             ticket_secrets: None,
         }
     }
 
-    fn look_up(names: &OnDemandNames, name: &str) -> String {
-        format!("{:?}", names.look_up(name))
+    /// One of many clients.
+    fn client(number: usize) -> HandshakeClient {
+        let address = IpAddr::from(u32::try_from(number).unwrap().to_be_bytes());
+        HandshakeClient::Proven(address)
+    }
+
+    fn look_up(names: &OnDemandNames, name: &str, client: HandshakeClient) -> String {
+        format!("{:?}", names.look_up(name, client))
+    }
+
+    fn next(names: &OnDemandNames) -> Option<QueuedName> {
+        names.write(KnownNames::next)
     }
 
     #[test]
     fn a_list_decides_at_once_and_remembers_nothing() {
         let names = OnDemandNames::default();
-        names.apply(vec![site(None)]);
+        names.apply(vec![site("shops.example.com", None)]);
+        let one = client(1);
         for number in 0..10_000 {
             let name = format!("invented-{number}.shops.example.com");
-            assert_eq!(look_up(&names, &name), "NotPermitted");
+            assert_eq!(look_up(&names, &name, one), "NotPermitted");
         }
         assert_eq!(names.uncertified_count(), 0);
-        assert_eq!(look_up(&names, "other.example.com"), "NotCovered");
-        assert_eq!(look_up(&names, "a.b.shops.example.com"), "NotCovered");
-        assert_eq!(look_up(&names, "one.shops.example.com"), "Pending");
+        assert_eq!(look_up(&names, "other.example.com", one), "NotCovered");
+        assert_eq!(look_up(&names, "a.b.shops.example.com", one), "NotCovered");
+        assert_eq!(look_up(&names, "one.shops.example.com", one), "Pending");
     }
 
     #[test]
     fn a_flood_of_invented_names_is_bounded_and_each_costs_one_question() {
         let names = OnDemandNames::default();
-        names.apply(vec![site(Some("http://127.0.0.1:1/"))]);
-        let mut questions = 0;
-        for number in 0..30_000 {
+        let flooded = site("shops.example.com", Some("http://127.0.0.1:1/"));
+        names.apply(vec![flooded]);
+        for number in 0..MAX_UNCERTIFIED * 3 {
             let name = format!("invented-{number}.shops.example.com");
-            assert_eq!(look_up(&names, &name), "Pending");
+            assert_eq!(look_up(&names, &name, client(number)), "Pending");
             // Others wait for the same.
-            assert_eq!(look_up(&names, &name), "Pending");
-            let asked = names.write(|known| known.queue.pop_front());
-            assert_eq!(asked.as_deref(), Some(name.as_str()));
-            questions += 1;
+            assert_eq!(look_up(&names, &name, client(number + 1)), "Pending");
+            let asked = next(&names).unwrap();
+            assert_eq!(*asked.name, *name);
+            assert!(next(&names).is_none());
             names.refuse(&name);
-            assert_eq!(look_up(&names, &name), "NotPermitted");
-            assert!(names.uncertified_count() <= MOST_UNCERTIFIED);
+            names.end_look_up(asked);
+            assert_eq!(look_up(&names, &name, client(number)), "NotPermitted");
+            assert!(names.uncertified_count() <= MAX_UNCERTIFIED);
+            names.read(|known| assert!(known.allowances.len() <= MAX_CLIENTS));
         }
-        assert_eq!(questions, 30_000);
+        // The newest are remembered.
+        assert_eq!(names.uncertified_count(), MAX_UNCERTIFIED);
     }
 
     #[test]
     fn a_queue_that_is_full_refuses_and_remembers_nothing() {
         let names = OnDemandNames::default();
-        names.apply(vec![site(Some("http://127.0.0.1:1/"))]);
+        let flooded = site("shops.example.com", Some("http://127.0.0.1:1/"));
+        names.apply(vec![flooded]);
         for number in 0..LONGEST_QUEUE {
             let name = format!("invented-{number}.shops.example.com");
-            assert_eq!(look_up(&names, &name), "Pending");
+            assert_eq!(look_up(&names, &name, client(number)), "Pending");
         }
-        assert_eq!(look_up(&names, "more.shops.example.com"), "NotYet");
+        let more = client(LONGEST_QUEUE);
+        assert_eq!(look_up(&names, "more.shops.example.com", more), "NotYet");
         assert_eq!(names.uncertified_count(), LONGEST_QUEUE);
         // The wait of handshakes ends, while the name stays in the queue.
         names.end_wait("invented-0.shops.example.com");
-        let lookup = names.look_up("invented-0.shops.example.com");
+        let lookup = names.look_up("invented-0.shops.example.com", more);
         let OnDemandLookup::Pending(wait) = lookup else {
             panic!("{lookup:?}");
         };
         let result = apus_testkit::block_on(wait);
         assert!(matches!(result, OnDemandLookup::NotYet), "{result:?}");
+    }
+
+    #[test]
+    fn packets_with_forged_sources_cause_no_look_up_and_are_not_remembered() {
+        let names = OnDemandNames::default();
+        let ask = Some("http://127.0.0.1:1/");
+        names.apply(vec![site("shops.example.com", ask)]);
+        for number in 0..10_000 {
+            let name = format!("invented-{number}.shops.example.com");
+            let found = look_up(&names, &name, HandshakeClient::Unproven);
+            assert_eq!(found, "NotYet");
+        }
+        assert_eq!(names.uncertified_count(), 0);
+        assert!(next(&names).is_none());
+    }
+
+    #[test]
+    fn one_client_has_few_names_looked_for_and_others_go_on() {
+        let names = OnDemandNames::default();
+        let ask = Some("http://127.0.0.1:1/");
+        names.apply(vec![site("shops.example.com", ask)]);
+        let name = |number| format!("invented-{number}.shops.example.com");
+        for number in 0..LOOKUPS_PER_CLIENT {
+            assert_eq!(look_up(&names, &name(number), client(1)), "Pending");
+        }
+        let more = name(LOOKUPS_PER_CLIENT);
+        assert_eq!(look_up(&names, &more, client(1)), "NotYet");
+        let known = usize::try_from(LOOKUPS_PER_CLIENT).unwrap();
+        assert_eq!(names.uncertified_count(), known);
+        assert_eq!(look_up(&names, &more, client(2)), "Pending");
+    }
+
+    #[test]
+    fn the_names_of_a_flooded_site_do_not_delay_those_of_another_one() {
+        let names = OnDemandNames::default();
+        let ask = Some("http://127.0.0.1:1/");
+        let apply = || {
+            names.apply(vec![
+                site("flooded.example.com", ask),
+                site("quiet.example.com", ask),
+            ]);
+        };
+        apply();
+        for number in 0..=LONGEST_QUEUE {
+            let name = format!("invented-{number}.flooded.example.com");
+            look_up(&names, &name, client(number));
+        }
+        // The flooded site has all its look-ups under way, none of which ends.
+        let mut under_way = Vec::new();
+        while let Some(queued) = next(&names) {
+            under_way.push(queued);
+        }
+        assert_eq!(under_way.len(), CONCURRENT_LOOKUPS);
+        let quiet = "new.quiet.example.com";
+        assert_eq!(look_up(&names, quiet, client(1)), "Pending");
+        assert_eq!(*next(&names).unwrap().name, *quiet);
+        assert!(next(&names).is_none());
+        // A reload changes nothing of that.
+        apply();
+        assert!(next(&names).is_none());
+        names.end_look_up(under_way.pop().unwrap());
+        let next_one = next(&names).unwrap();
+        assert!(next_one.name.ends_with(".flooded.example.com"));
+        assert!(next(&names).is_none());
     }
 }

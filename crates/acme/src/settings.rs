@@ -31,6 +31,9 @@ pub struct AcmeSettings {
     pub skip_dns_check: bool,
     /// The profile of the certificate, such as `shortlived`, if the authority has several.
     pub profile: Option<String>,
+    /// The common name of the authority that issued the topmost certificate of the chain to use, if the authority offers several
+    /// chains (RFC 8555 section 7.4.2).
+    pub preferred_chain: Option<String>,
     /// The kind of the private key.
     pub key_type: CertificateKeyType,
     /// Whether a renewed certificate has the private key of the old one, unless that was revoked.

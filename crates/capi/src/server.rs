@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use apus::{App, Limits, RouteInfo, Service, ServiceFactory, tokio};
 use apus_control::StartTime;
-use apus_net::{Engine, EnginePlan, EngineStartError, Http3Settings, ListenAddress, ListenerPlan};
+use apus_net::{Engine, EnginePlan, EngineStartError, ListenAddress, ListenerPlan};
 use apus_server::access_log::LogFormat;
 use apus_sites::Observer;
 use serde_json::Value;
@@ -218,10 +218,10 @@ impl ServerSettings {
                         Some(tls) => Some(Arc::new(tls.settings()?)),
                         None => None,
                     };
-                    let has_http3 = tls.is_some_and(|tls| tls.has_http3());
+                    let http3 = tls.and_then(|tls| tls.http3_settings());
                     listeners.extend(addresses.into_iter().map(|address| ListenerPlan {
                         tls: settings.clone(),
-                        http3: has_http3.then(Http3Settings::default),
+                        http3: http3.clone(),
                         ..ListenerPlan::new(address, service.clone())
                     }));
                 }

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::Certificate;
 use apus_net::tls::{
-    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
-    TlsSite, UnknownName,
+    ClientAuth, HandshakeClient, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy,
+    TlsSettings, TlsSite, UnknownName,
 };
+use apus_net::{Http3Settings, RetryMode};
 use apus_private_files::{PrivateFiles, register};
 use apus_transport::tls::MinVersion;
 
@@ -116,9 +117,16 @@ impl ApusTls {
         })))
     }
 
-    /// Whether HTTP/3 is offered.
-    pub(crate) fn has_http3(&self) -> bool {
-        self.http3
+    /// The settings of HTTP/3, if it is offered. Forged packets must not call a function of the program: where it looks
+    /// for certificates, clients without a token prove their addresses first, which costs them a round trip.
+    pub(crate) fn http3_settings(&self) -> Option<Http3Settings> {
+        self.http3.then(|| Http3Settings {
+            retry: match self.find {
+                Some(_) => RetryMode::Always,
+                None => RetryMode::default(),
+            },
+            ..Http3Settings::default()
+        })
     }
 }
 
@@ -133,10 +141,14 @@ struct FoundCertificates {
 const MAX_FOUND: usize = 16_384;
 
 impl OnDemandCertificates for FoundCertificates {
-    fn look_up(&self, server_name: &str) -> OnDemandLookup {
+    fn look_up(&self, server_name: &str, client: HandshakeClient) -> OnDemandLookup {
         let lock = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(site) = lock().get(server_name) {
             return OnDemandLookup::Ready(site.clone());
+        }
+        // Clients over QUIC prove their addresses before the handshake (`Http3Settings::retry`).
+        if client == HandshakeClient::Unproven {
+            return OnDemandLookup::NotYet;
         }
         let found = (self.find.function)(ApusStr::of(server_name.as_bytes()), self.find.user.0);
         let Some(certificate) = found else {

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use apus_patterns::canonical_host_name;
 use apus_server::acme::{CertificateDetails, ImportResult, RevocationReason};
 use apus_server::{
     CertificateAdmin, CertificateAdminError, ConfigSource, control, import_certificates,
@@ -222,6 +223,7 @@ fn order_states(status: &Value, name: &str) -> Vec<OrderState> {
     reason = "the command has nothing else to do"
 )]
 fn renew(name: String, no_wait: bool, folder: CertificateFolder) -> Result<(), CommandError> {
+    let name = canonical_host_name(&name).map_or_else(|| name.clone(), Into::into);
     let running = RunningServer {
         source: folder.config,
         socket: None,

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
+use apus_net::read_trusted_file;
 use serde::{Deserialize, Serialize};
 
 /// The largest file that is read for a configuration.
@@ -134,28 +135,18 @@ impl ConfigFiles {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let open = || -> io::Result<Result<Vec<u8>, String>> {
-        // Checked before the file is opened, because opening a named pipe blocks.
-        if !fs::metadata(path)?.is_file() {
-            return Ok(Err("it is not a file".to_owned()));
-        }
-        let mut bytes = Vec::new();
-        fs::File::open(path)?
-            .take(MAX_FILE + 1)
-            .read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Ok(Err("it is larger than 16 MB".to_owned()));
-        }
-        Ok(Ok(bytes))
-    };
-    open().map_err(|error| reason(&error)).flatten()
+    read_trusted_file(path, MAX_FILE).map_err(|error| reason(&error))
 }
 
 /// The message of a file system error, without its number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
+        io::ErrorKind::IsADirectory => "it is a folder, expected a file".to_owned(),
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission was denied".to_owned(),
+        // Others have a reason of their own.
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "permission was denied".to_owned()
+        }
         _ => error.to_string(),
     }
 }

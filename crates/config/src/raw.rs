@@ -197,6 +197,10 @@ keys! {
         acme_check_dns: bool = true,
         /// The profile of certificates, if the authority has several, such as `"shortlived"`.
         acme_profile: Text,
+        /// Which chain is used where the authority offers several (RFC 8555 section 7.4.2): the one whose topmost certificate was
+        /// issued by an authority with this common name, such as `"ISRG Root X1"`. If there is none, the one that is offered
+        /// first is used, and the log says so. A change is used for the next order.
+        acme_preferred_chain: Text,
         /// The kind of private keys. Of several, there is a certificate with each, and clients get the first kind that they know.
         acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
         /// Whether a renewed certificate has the private key of the old one. A key that was revoked is never used again.
@@ -721,6 +725,8 @@ keys! {
         acme_check_dns: bool = true,
         /// As `acme_profile` of `[global]`, for this site.
         acme_profile: Text,
+        /// As `acme_preferred_chain` of `[global]`, for this site.
+        acme_preferred_chain: Text,
         /// As `acme_key_type` of `[global]`, for this site.
         acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
         /// As `acme_reuse_key` of `[global]`, for this site.

@@ -54,8 +54,8 @@ impl SiteHost {
     /// certificate can have.
     pub(super) fn tls_name(&self) -> Option<String> {
         match self {
-            Self::Name(_, text) if !text.starts_with('~') && !text.ends_with(".*") => {
-                Some(text.trim_end_matches('.').to_ascii_lowercase())
+            Self::Name(name, text) if !text.starts_with('~') && !text.ends_with(".*") => {
+                Some(name.to_string())
             }
             Self::Name(..) | Self::Other => None,
         }

@@ -102,8 +102,12 @@ pub(crate) async fn establish<'a>(
         Some(settings) => {
             slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
             // Boxed: the future of a connection in clear text does not contain that of a handshake.
-            let handshake = Box::pin(tls::accept(&settings, socket, slot, &worker.buffers, early));
-            early = Vec::new();
+            let client = tls::TlsClient {
+                socket,
+                peer: info.peer,
+                early: std::mem::take(&mut early),
+            };
+            let handshake = Box::pin(tls::accept(&settings, client, slot, &worker.buffers));
             match handshake.await {
                 Ok(tls::AcceptedTls {
                     stream,

@@ -28,6 +28,7 @@ mod spawn;
 mod stop;
 mod streams;
 pub mod tls;
+mod trusted_file;
 mod tunnel_limits;
 mod worker;
 
@@ -43,4 +44,5 @@ pub use listen::{Binder, bind_listener};
 pub use plan::{EnginePlan, Http3Secret, ListenAddress, ListenerPlan};
 pub use spawn::{fork, spawn_dependent};
 pub use stop::worker_stop;
+pub use trusted_file::read_trusted_file;
 pub use tunnel_limits::TunnelLimits;

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use regex::{Regex, RegexBuilder};
 
+use crate::host_name::canonical_host_name;
+
 /// A server name of a site: `example.com`, `*.example.com`, `www.example.*` or `~regex`.
 ///
 /// An exact name has priority over the longest leading wildcard, which has priority over the longest trailing
@@ -34,7 +36,7 @@ impl FromStr for ServerName {
                 .map(|regex| Self(ServerNameKind::Regex(regex)))
                 .map_err(InvalidServerName::Regex);
         }
-        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let name = canonical_host_name(text).ok_or(InvalidServerName::Host)?;
         if let Some(rest) = name.strip_prefix("*.") {
             return host_name(rest).map(|rest| Self(ServerNameKind::Leading(rest)));
         }
@@ -74,7 +76,7 @@ fn host_name(text: &str) -> Result<Box<str>, InvalidServerName> {
         return Err(InvalidServerName::Port);
     }
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if text.is_empty() || text.starts_with('.') || !text.bytes().all(valid) {
+    if text.split('.').any(str::is_empty) || !text.bytes().all(valid) {
         return Err(InvalidServerName::Host);
     }
     Ok(text.into())
@@ -84,7 +86,7 @@ fn host_name(text: &str) -> Result<Box<str>, InvalidServerName> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum InvalidServerName {
-    /// Not a host name. Internationalized names are written in their ASCII form (`xn--...`).
+    /// Not a host name.
     Host,
     /// A `*` that is neither the first nor the last label.
     Wildcard,
@@ -97,9 +99,7 @@ pub enum InvalidServerName {
 impl fmt::Display for InvalidServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host => f.write_str(
-                "a server name is a host name such as example.com, in ASCII (xn--... for others)",
-            ),
+            Self::Host => f.write_str("a server name is a host name such as example.com"),
             Self::Wildcard => f.write_str(
                 "a * stands for whole labels at one end: *.example.com or www.example.*",
             ),
@@ -273,7 +273,18 @@ mod tests {
     #[test]
     fn rejects_invalid_server_names() {
         for name in [
-            "", "a b", "a*.b", "*", "a.*.b", "a:80", ".a", "ü.de", "~(", "[::x]",
+            "",
+            "a b",
+            "a*.b",
+            "*",
+            "a.*.b",
+            "a:80",
+            ".a",
+            "a..b",
+            "a..",
+            "\u{fffd}.de",
+            "~(",
+            "[::x]",
         ] {
             assert!(name.parse::<ServerName>().is_err(), "{name:?}");
         }
@@ -283,6 +294,8 @@ mod tests {
             "127.0.0.1",
             "_",
             "xn--4ca.de",
+            "ü.de",
+            "*.ü.de",
             "*.a.b",
         ] {
             assert_eq!(name.parse::<ServerName>().unwrap().to_string(), name);

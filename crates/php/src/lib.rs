@@ -40,4 +40,4 @@ pub use request::{WorkerRequest, WorkerResponse};
 pub use socket::{PhpSocket, SocketEvents};
 pub use sockets::{SocketCommand, SocketCommands};
 pub use status::{PhpWorkerStatus, PoolStatus, PoolTotals};
-pub use supervisor::spawn;
+pub use supervisor::{children_of, spawn};

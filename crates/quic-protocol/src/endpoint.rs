@@ -309,13 +309,15 @@ impl ProtocolEndpoint {
             }
             _ => parameters.original_destination = Some(incoming.destination),
         }
-        let offer = ServerOffer::new(incoming.version, parameters);
+        let is_validated = incoming.token.is_some();
+        let offer = ServerOffer::new(incoming.version, parameters)
+            .with_proven_client(is_validated.then(|| incoming.source.remote.ip()));
         let mut connection = Connection::new(
             now,
             NewConnection {
                 side: NewSide::Server {
                     tokens: Arc::clone(&server.tokens),
-                    is_validated: incoming.token.is_some(),
+                    is_validated,
                 },
                 transport: Arc::clone(&server.transport),
                 version: incoming.version,

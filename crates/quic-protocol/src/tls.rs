@@ -1,6 +1,7 @@
 //! TLS 1.3 as a connection uses it (RFC 9001 section 4), with the keys of rustls.
 
 use std::any::Any;
+use std::net::IpAddr;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::quic::{Connection, DirectionalKeys, KeyChange, Keys, Suite};
@@ -104,6 +105,7 @@ pub trait StartTlsSession {
 pub struct ServerOffer {
     version: QuicVersion,
     parameters: Box<TransportParameters>,
+    proven_client: Option<IpAddr>,
 }
 
 impl ServerOffer {
@@ -112,7 +114,19 @@ impl ServerOffer {
         Self {
             version,
             parameters: Box::new(parameters),
+            proven_client: None,
         }
+    }
+
+    /// To a client that has proved by a token that it receives at this address (RFC 9000 section 8.1).
+    pub(crate) fn with_proven_client(mut self, client: Option<IpAddr>) -> Self {
+        self.proven_client = client;
+        self
+    }
+
+    /// The address at which the client has proved to receive; `None` while the source of its packets may be forged.
+    pub fn proven_client(&self) -> Option<IpAddr> {
+        self.proven_client
     }
 
     /// The version and the transport parameters of the response to a ClientHello. The version is the one that the client

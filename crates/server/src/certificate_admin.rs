@@ -10,6 +10,7 @@ use apus_acme::{
     ImportedCertificate, IssueError, ManagedCertificate, RevocationReason, StoredCertificate,
 };
 use apus_net::AccountError;
+use apus_patterns::canonical_host_name;
 use rustix::process::geteuid;
 use tokio::runtime::{Builder, LocalRuntime};
 
@@ -166,7 +167,7 @@ impl CertificateAdmin {
     }
 
     fn find(&self, name: &str) -> Result<Vec<StoredCertificate>, CertificateAdminError> {
-        let name = name.to_ascii_lowercase();
+        let name = canonical_host_name(name).map_or_else(|| name.to_owned(), Into::into);
         let store = self.inventory.store();
         let mut found = store.stored()?;
         found.retain(|one| one.names().iter().any(|has| **has == *name));

@@ -4,16 +4,18 @@ mod on_demand;
 mod task;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use apus_patterns::canonical_host_name;
 use serde::Serialize;
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use self::on_demand::SiteOrders;
 use self::task::CertificateTask;
 use crate::challenges::PendingChallenges;
 use crate::issue::OrderProgress;
@@ -24,7 +26,7 @@ use crate::settings::ManagedCertificate;
 use crate::shared::{SharedStorage, StorageReplica};
 use crate::store::CertificateStore;
 
-/// Orders at a time.
+/// Orders at a time: of the certificates that a configuration names, and of each site with certificates on demand.
 const CONCURRENT_ORDERS: usize = 4;
 /// The interval in which challenges of other machines are looked for.
 const SHARED_CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,14 +46,14 @@ struct Shared {
     peers: ChallengePeers,
     /// The storage that machines share, and what is the same there.
     replica: Option<Arc<StorageReplica>>,
-    orders: Semaphore,
+    orders: Rc<Semaphore>,
     account_creation: tokio::sync::Mutex<()>,
     issued: mpsc::Sender<()>,
     on_demand: Arc<OnDemandNames>,
     /// The certificates for names that were first seen in a handshake, by their names.
     on_demand_tasks: RefCell<HashMap<Box<str>, CertificateTask>>,
-    /// When orders on demand were made in the last hour.
-    on_demand_orders: RefCell<VecDeque<Instant>>,
+    /// The orders on demand of each site, by its names.
+    on_demand_orders: RefCell<HashMap<String, SiteOrders>>,
 }
 
 /// What is known of a certificate.
@@ -98,7 +100,7 @@ impl CertificateMaintenance {
                 store,
                 challenges,
                 replica: None,
-                orders: Semaphore::new(CONCURRENT_ORDERS),
+                orders: Rc::new(Semaphore::new(CONCURRENT_ORDERS)),
                 account_creation: tokio::sync::Mutex::default(),
                 issued,
                 on_demand: Arc::default(),
@@ -183,12 +185,13 @@ impl CertificateMaintenance {
 
     /// Renews the certificates that have this name now; returns how many there are.
     pub fn renew(&self, name: &str) -> usize {
+        let name = canonical_host_name(name).unwrap_or(name.into());
         let tasks = self.tasks.borrow();
         let on_demand = self.shared.on_demand_tasks.borrow();
         let found = tasks
             .values()
             .chain(on_demand.values())
-            .filter(|task| task.managed.names.iter().any(|has| has == name));
+            .filter(|task| task.managed.names.iter().any(|has| **has == *name));
         found.map(|task| task.renewal.notify_one()).count()
     }
 

@@ -1,10 +1,10 @@
 //! The task of one certificate: orders it, and renews it in time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_transport::tls::Certificate;
 use time::OffsetDateTime;
@@ -34,6 +34,9 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(5);
 const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// The same for names that were first seen in a handshake, of which there may be many thousands.
 const ON_DEMAND_STORE_CHECK_INTERVAL: Duration = Duration::from_secs(120);
+/// How long the certificate of a name that was first seen in a handshake is tried to be ordered. So no more names without a
+/// certificate are kept than may be ordered in this time.
+const ON_DEMAND_PATIENCE: Duration = Duration::from_secs(3600);
 /// How long one order may take.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// Attempts of an order whose authority forgets its nonces.
@@ -74,6 +77,8 @@ impl CertificateTask {
             progress: Rc::clone(&progress),
             found: RefCell::default(),
             is_on_demand,
+            start: Instant::now(),
+            is_given_up: Cell::new(false),
         };
         Self {
             managed,
@@ -94,6 +99,9 @@ struct CertificateWorker {
     found: RefCell<Option<Vec<u8>>>,
     /// Whether its name was first seen in a handshake.
     is_on_demand: bool,
+    start: Instant,
+    /// Whether the name was forgotten, because no certificate could be ordered for long.
+    is_given_up: Cell<bool>,
 }
 
 impl CertificateWorker {
@@ -112,6 +120,9 @@ impl CertificateWorker {
                     FAULT_PAUSE
                 }
             };
+            if let (true, Some(name)) = (self.is_given_up.get(), self.on_demand_name()) {
+                return self.shared.give_up_on_demand(name);
+            }
             tokio::select! {
                 () = tokio::time::sleep(wait.min(LONGEST_SLEEP)) => {}
                 // By another process, or a command of the operator.
@@ -191,6 +202,12 @@ impl CertificateWorker {
             }
         };
         self.note_found(certificate.as_ref());
+        if self.is_on_demand && certificate.is_none() && self.start.elapsed() > ON_DEMAND_PATIENCE {
+            // Names can be invented: nothing is kept of one that gets no certificate, on no machine.
+            store.remove_folder(&store.of(&self.managed))?;
+            self.is_given_up.set(true);
+            return Ok(LONGEST_SLEEP);
+        }
         let mut next_check = LONGEST_SLEEP;
         if let Some(certificate) = &certificate
             && !now
@@ -288,6 +305,12 @@ impl CertificateWorker {
         pause
     }
 
+    /// Its name, if that was first seen in a handshake.
+    fn on_demand_name(&self) -> Option<&str> {
+        let name = self.managed.names.first().filter(|_| self.is_on_demand);
+        name.map(String::as_str)
+    }
+
     /// Reports a certificate that is another than the one before.
     fn note_found(&self, certificate: Option<&Certificate>) {
         let Some(leaf) = certificate.and_then(|certificate| certificate.key().cert.first()) else {
@@ -371,7 +394,8 @@ impl CertificateWorker {
 
     /// Orders the certificate at the first authority that issues it.
     async fn order(&self, state: &mut CertificateState) -> Result<(), IssueError> {
-        let Ok(_permit) = self.shared.orders.acquire().await else {
+        let slots = self.shared.order_slots(self.on_demand_name());
+        let Ok(_permit) = slots.acquire().await else {
             return Err(IssueError::new("the server stops"));
         };
         self.check_permission().await?;

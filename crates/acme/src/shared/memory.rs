@@ -13,12 +13,18 @@ pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     locks: Mutex<BTreeMap<String, String>>,
     refusals: AtomicUsize,
+    reads: AtomicUsize,
 }
 
 impl MemoryStorage {
     /// How often a lock was not taken because another process had it.
     pub(crate) fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
+    }
+
+    /// How often a file was looked for.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::Relaxed)
     }
 }
 
@@ -28,6 +34,7 @@ fn with<T, R>(of: &Mutex<T>, look: impl FnOnce(&mut T) -> R) -> R {
 
 impl SharedStorage for MemoryStorage {
     fn read<'a>(&'a self, name: &'a str) -> StorageFuture<'a, Option<Vec<u8>>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move { Ok(with(&self.files, |files| files.get(name).cloned())) })
     }
 

@@ -185,8 +185,8 @@ impl fmt::Debug for SharedStorageAddress {
 #[derive(Debug)]
 pub(crate) struct StorageReplica {
     storage: Arc<dyn SharedStorage>,
-    /// The digest of each file when it was the same on both sides last; `None` if there was none.
-    known: Mutex<HashMap<String, Option<[u8; 32]>>>,
+    /// The digest of each file when it was the same on both sides last, if there was one.
+    known: Mutex<HashMap<String, [u8; 32]>>,
     /// By which this process has locks.
     owner: String,
     /// How many locks were taken.
@@ -249,12 +249,16 @@ impl StorageReplica {
         }
     }
 
-    fn known<T>(&self, look: impl FnOnce(&mut HashMap<String, Option<[u8; 32]>>) -> T) -> T {
+    fn known<T>(&self, look: impl FnOnce(&mut HashMap<String, [u8; 32]>) -> T) -> T {
         look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set_known(&self, name: &str, digest: Option<[u8; 32]>) {
-        self.known(|known| known.insert(name.to_owned(), digest));
+        // A file that neither side has needs no memory: names of files can be invented.
+        self.known(|known| match digest {
+            Some(digest) => known.insert(name.to_owned(), digest),
+            None => known.remove(name),
+        });
     }
 
     /// Takes a lock, which is kept until it is dropped; `None` while another process has it.
@@ -272,14 +276,10 @@ impl StorageReplica {
 
 /// Which side is newer: who has changed the file since both were the same. A file that was never the same comes from the
 /// storage, if that has one.
-fn sync_step(
-    known: Option<Option<[u8; 32]>>,
-    here: Option<[u8; 32]>,
-    there: Option<[u8; 32]>,
-) -> SyncStep {
+fn sync_step(known: Option<[u8; 32]>, here: Option<[u8; 32]>, there: Option<[u8; 32]>) -> SyncStep {
     match known {
         _ if here == there => SyncStep::Nothing,
-        Some(known) if known == there => SyncStep::Send,
+        Some(_) if known == there => SyncStep::Send,
         Some(_) => SyncStep::Fetch,
         None if there.is_none() => SyncStep::Send,
         None => SyncStep::Fetch,
@@ -456,14 +456,13 @@ mod tests {
     fn the_side_that_was_changed_is_newer() {
         let [a, b, c] = [1, 2, 3].map(|byte| Some([byte; 32]));
         for (known, here, there, expected) in [
-            (Some(a), a, a, SyncStep::Nothing),
+            (a, a, a, SyncStep::Nothing),
             (None, a, a, SyncStep::Nothing),
-            (Some(a), b, a, SyncStep::Send),
-            (Some(a), None, a, SyncStep::Send),
-            (Some(None), b, None, SyncStep::Send),
-            (Some(a), a, b, SyncStep::Fetch),
-            (Some(a), a, None, SyncStep::Fetch),
-            (Some(a), b, c, SyncStep::Fetch),
+            (a, b, a, SyncStep::Send),
+            (a, None, a, SyncStep::Send),
+            (a, a, b, SyncStep::Fetch),
+            (a, a, None, SyncStep::Fetch),
+            (a, b, c, SyncStep::Fetch),
             // A folder that was used alone is taken over, unless the storage has something already.
             (None, a, None, SyncStep::Send),
             (None, a, b, SyncStep::Fetch),

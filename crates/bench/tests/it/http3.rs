@@ -58,7 +58,11 @@ struct Http3Server {
 struct OneSite(Arc<QuicServerTls>);
 
 impl SelectServerTls for OneSite {
-    fn select(&self, _name: Option<&str>) -> Option<Arc<QuicServerTls>> {
+    fn select(
+        &self,
+        _name: Option<&str>,
+        _client: Option<std::net::IpAddr>,
+    ) -> Option<Arc<QuicServerTls>> {
         Some(Arc::clone(&self.0))
     }
 }

@@ -1,11 +1,13 @@
 //! The keys of ACME: which certificates are ordered, and how.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use apus_acme::{
     AcmeDnsAccount, AcmeProvider, AcmeSettings, CertificateKeyType, ChallengeKind, DnsKeyAlgorithm,
     DnsPublisher, DnsUpdateKey, DnsUpdateServer, ExternalAccount, ManagedCertificate, is_public,
 };
+use apus_patterns::uncertifiable;
 
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
@@ -17,10 +19,27 @@ use crate::raw::{
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
 use crate::string_type::acme::ProviderText;
-use crate::value::OneOrMore;
+use crate::value::{OneOrMore, Text};
 
 const AGREE: &str = "add acme_email = \"you@example.com\" to [global], which means that you agree to the terms of the \
                      certificate authority, by default Let's Encrypt";
+
+/// A name for which no authority issues a certificate.
+fn uncertifiable_name(host: &Setting<SiteHost>, name: &str) -> Option<Finding> {
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    if address.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let why = uncertifiable(name)?;
+    Some(
+        Finding::error(
+            &host.span,
+            format!("no certificate authority issues a certificate for `{name}`"),
+            why,
+        )
+        .help("choose another name, or give the certificate by cert and key"),
+    )
+}
 
 /// The keys of `[global]` for certificates.
 pub(super) struct AcmeDefaults {
@@ -64,6 +83,7 @@ impl AcmeDefaults {
         let path = |path: &Option<Setting<crate::value::FilePath>>| -> Option<PathBuf> {
             path.as_ref().map(|path| path.value.0.clone())
         };
+        let text = |text: &Option<Setting<Text>>| text.as_ref().map(|text| text.0.clone());
         Self {
             agree: *raw.acme_agree,
             key_types: key_types(&raw.acme_key_type),
@@ -79,6 +99,7 @@ impl AcmeDefaults {
                 resolver: raw.acme_resolver.as_ref().map(|server| server.0),
                 skip_dns_check: !*raw.acme_check_dns,
                 profile: raw.acme_profile.as_ref().map(|profile| profile.0.clone()),
+                preferred_chain: text(&raw.acme_preferred_chain),
                 key_type: CertificateKeyType::default(),
                 reuse_key: *raw.acme_reuse_key,
             },
@@ -111,6 +132,12 @@ impl AcmeDefaults {
                 SiteHost::Other => true,
                 SiteHost::Name(..) => host.tls_name().is_some(),
             };
+            if let Some(finding) = host
+                .tls_name()
+                .and_then(|name| uncertifiable_name(host, &name))
+            {
+                refuse(finding);
+            }
             if !fits {
                 refuse(Finding::error(
                     &host.span,
@@ -122,7 +149,10 @@ impl AcmeDefaults {
         let mut allowed = Vec::new();
         for host in &keys.names.0 {
             match host.tls_name() {
-                Some(name) => allowed.push(name),
+                Some(name) => match uncertifiable_name(host, &name) {
+                    Some(finding) => refuse(finding),
+                    None => allowed.push(name),
+                },
                 None => refuse(Finding::error(
                     &host.span,
                     "a name that may get a certificate",
@@ -226,6 +256,9 @@ impl AcmeDefaults {
                 names.clear();
                 break;
             }
+            if let Some(finding) = uncertifiable_name(host, &name) {
+                refuse(finding);
+            }
             if name.starts_with("*.") && self.settings.dns.is_none() {
                 refuse(
                     Finding::error(
@@ -261,7 +294,9 @@ impl AcmeDefaults {
         let of_all = &self.settings;
         let email = tls.acme_email.as_ref().map(|email| email.0.clone());
         let profile = tls.acme_profile.as_ref().map(|profile| profile.0.clone());
+        let chain = tls.acme_preferred_chain.as_ref().map(|name| name.0.clone());
         AcmeSettings {
+            preferred_chain: chain.or_else(|| of_all.preferred_chain.clone()),
             email: email.or_else(|| of_all.email.clone()),
             providers: match tls.acme_provider.given {
                 true => providers(&tls.acme_provider),

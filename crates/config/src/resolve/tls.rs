@@ -2,12 +2,13 @@
 //! their place.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_acme::ManagedCertificate;
 use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{Http3Settings, ListenAddress};
-use apus_transport::tls::{Certificate, MinVersion};
+use apus_transport::tls::{Certificate, MinVersion, PemFault};
 
 use super::acme::AcmeDefaults;
 use super::http3;
@@ -293,22 +294,44 @@ pub(super) fn certificate(
     let certificate = match Certificate::from_pem(&chain?, &key_file?) {
         Ok(certificate) => certificate,
         Err(error) => {
-            use apus_transport::tls::CertificateError::{KeyMismatch, UnreadableKey};
+            use apus_transport::tls::CertificateError::{Chain, Key, KeyMismatch, UnreadableKey};
             let (span, other) = match error {
-                KeyMismatch | UnreadableKey(_) => (key, cert),
+                KeyMismatch(_) | UnreadableKey(_) | Key(_) => (key, cert),
                 _ => (cert, key),
             };
-            let finding = Finding::error(&span.span, error.to_string(), "in this file");
             reader.report(match error {
-                KeyMismatch => finding.related(&other.span, "this is the certificate"),
-                _ => finding,
+                Chain(fault) | Key(fault) => pem_error(&span.span, &fault, &span.value.0),
+                KeyMismatch(_) => Finding::error(&span.span, error.to_string(), "in this file")
+                    .related(&other.span, "this is the certificate")
+                    .help(format!(
+                        "compare openssl x509 -in {} -noout -pubkey with openssl pkey -in {} -pubout",
+                        other.value.0.display(),
+                        span.value.0.display()
+                    )),
+                error => {
+                    let text = error.to_string();
+                    let text = text.replace("FILE", &span.value.0.display().to_string());
+                    Finding::error(&span.span, text, "in this file")
+                }
             });
             return None;
         }
     };
+    for fault in certificate.chain_faults() {
+        reader.report(Finding::warning(&cert.span, fault.what(), "in this file"));
+    }
     warn_of_expiry(&certificate, &cert.span, reader);
     warn_of_readers(key, reader);
     Some(certificate)
+}
+
+/// A file that is not what is expected, with the command that helps.
+pub(super) fn pem_error(span: &SourceSpan, fault: &PemFault, file: &Path) -> Finding {
+    let finding = Finding::error(span, fault.what(), "in this file");
+    match fault.command(&file.display().to_string()) {
+        Some(command) => finding.help(command),
+        None => finding,
+    }
 }
 
 fn warn_of_expiry(certificate: &Certificate, span: &SourceSpan, reader: &mut ConfigReader<'_>) {
@@ -472,9 +495,7 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
         (Some(ca), _) => {
             let pem = file(ca, reader)?;
             ClientAuth::authorities_from_pem(&pem)
-                .map_err(|error| {
-                    reader.report(Finding::error(&ca.span, error.to_string(), "in this file"));
-                })
+                .map_err(|fault| reader.report(pem_error(&ca.span, &fault, &ca.value.0)))
                 .ok()?
         }
     };
@@ -483,13 +504,7 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
         Some(list) => {
             let pem = file(list, reader)?;
             ClientAuth::revoked_from_pem(&pem)
-                .map_err(|error| {
-                    reader.report(Finding::error(
-                        &list.span,
-                        error.to_string(),
-                        "in this file",
-                    ));
-                })
+                .map_err(|fault| reader.report(pem_error(&list.span, &fault, &list.value.0)))
                 .ok()?
         }
     };

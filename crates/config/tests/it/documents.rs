@@ -346,7 +346,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"cert.pem\" }\n",
-        "5:34 the private key cannot be read: ",
+        "5:34 there is no private key in it, but a certificate",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [\"h4\"] }\n",

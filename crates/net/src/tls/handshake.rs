@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
+use apus_http::{ClientCertificate, Peer, TlsInfo, TlsVersion};
 use apus_transport::StreamSocket;
 use apus_transport::buffers::BufferPool;
 use apus_transport::tls::TlsStream;
@@ -12,7 +12,9 @@ use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::settings::{CHALLENGE_PROTOCOL, OnDemandLookup, TlsSettings, TlsSiteConfig};
+use super::settings::{
+    CHALLENGE_PROTOCOL, HandshakeClient, OnDemandLookup, TlsSettings, TlsSiteConfig,
+};
 use crate::connection_table::ConnectionSlot;
 
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
@@ -40,14 +42,27 @@ pub(crate) struct AcceptedTls {
     pub(crate) has_http3: bool,
 }
 
-/// Performs the handshake within the connection's deadline. `early` are bytes that were read already.
+/// A connection before its handshake.
+pub(crate) struct TlsClient {
+    pub(crate) socket: StreamSocket,
+    /// The client, by a PROXY header if there is one.
+    pub(crate) peer: Peer,
+    /// Bytes that were read already.
+    pub(crate) early: Vec<u8>,
+}
+
+/// Performs the handshake within the connection's deadline.
 pub(crate) async fn accept(
     settings: &TlsSettings,
-    mut socket: StreamSocket,
+    client: TlsClient,
     slot: &ConnectionSlot,
     buffers: &BufferPool,
-    early: Vec<u8>,
 ) -> io::Result<AcceptedTls> {
+    let TlsClient {
+        mut socket,
+        peer,
+        early,
+    } = client;
     // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
     let mut behind = Vec::new();
@@ -58,7 +73,12 @@ pub(crate) async fn accept(
             let hello = accepted.client_hello();
             let on_demand = match is_challenge(&hello) {
                 true => OnDemandLookup::NotCovered,
-                false => settings.on_demand(hello.server_name()),
+                false => {
+                    let client = peer
+                        .ip()
+                        .map_or(HandshakeClient::Local, HandshakeClient::Proven);
+                    settings.on_demand(hello.server_name(), client)
+                }
             };
             let on_demand = match on_demand {
                 // Boxed: few handshakes wait for this.
@@ -307,7 +327,9 @@ fn tls_info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
             .and_then(|suite| suite.suite().as_str())
             .unwrap_or("unknown"),
         server_name: match session {
-            Connection::Server(session) => session.server_name().map(Into::into),
+            Connection::Server(session) => session
+                .server_name()
+                .map(|name| name.trim_end_matches('.').into()),
             Connection::Client(_) => None,
         },
         certificate_names: Arc::clone(&site.certificate_names),

@@ -9,10 +9,10 @@ mod tickets;
 
 pub use policy::TlsPolicy;
 pub use settings::{
-    ChallengeCertificates, ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite,
-    TlsSettings, TlsSite, UnknownName,
+    ChallengeCertificates, ClientAuth, HandshakeClient, OnDemandCertificates, OnDemandLookup,
+    PreparedSite, TlsSettings, TlsSite, UnknownName,
 };
 pub use tickets::{TicketSecret, TicketSecrets};
 
-pub(crate) use handshake::{AcceptedTls, accept};
+pub(crate) use handshake::{AcceptedTls, TlsClient, accept};
 pub(crate) use quic::quic_tls_info;

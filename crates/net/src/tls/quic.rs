@@ -1,12 +1,13 @@
 //! TLS of QUIC connections (RFC 9001), by the same sites.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use apus_http::{TlsInfo, TlsVersion};
 use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
 
 use super::handshake::identity;
-use super::settings::{OnDemandLookup, TlsSettings};
+use super::settings::{HandshakeClient, OnDemandLookup, TlsSettings};
 
 /// What a connection has to know of its site.
 pub(super) struct QuicSite {
@@ -14,8 +15,13 @@ pub(super) struct QuicSite {
 }
 
 impl SelectServerTls for TlsSettings {
-    fn select(&self, server_name: Option<&str>) -> Option<Arc<QuicServerTls>> {
-        match self.on_demand(server_name) {
+    fn select(
+        &self,
+        server_name: Option<&str>,
+        client: Option<IpAddr>,
+    ) -> Option<Arc<QuicServerTls>> {
+        let client = client.map_or(HandshakeClient::Unproven, HandshakeClient::Proven);
+        match self.on_demand(server_name, client) {
             OnDemandLookup::NotCovered => self.site(server_name)?.quic.clone(),
             OnDemandLookup::Ready(site) => site.0.quic.clone(),
             // A client comes over TCP first, and learns of HTTP/3 there.
@@ -34,7 +40,9 @@ pub(crate) fn quic_tls_info(connection: &QuicConnection) -> Option<TlsInfo> {
     Some(TlsInfo {
         version: TlsVersion::Tls13,
         cipher: handshake.cipher.unwrap_or("unknown"),
-        server_name: handshake.server_name.map(Into::into),
+        server_name: handshake
+            .server_name
+            .map(|name| name.trim_end_matches('.').into()),
         certificate_names: Arc::clone(&site.certificate_names),
         client_certificate: leaf.and_then(|leaf| identity(leaf)).map(Arc::new),
     })

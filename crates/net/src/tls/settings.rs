@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use apus_patterns::canonical_host_name;
 use apus_quic::QuicServerTls;
-use apus_transport::tls::{Certificate, MinVersion, TlsError, authority_roots, client_verifier};
+use apus_transport::tls::{
+    Certificate, MinVersion, PemFault, TlsError, authority_roots, certificates_from_pem, client_verifier,
+    revocation_lists_from_pem,
+};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -129,14 +133,8 @@ impl ClientAuth {
     ///
     /// # Errors
     /// There is none, or the text is not PEM.
-    pub fn authorities_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-        let authorities: Vec<_> = CertificateDer::pem_slice_iter(pem)
-            .collect::<Result<_, _>>()
-            .map_err(|error| TlsError::new(error.to_string()))?;
-        if authorities.is_empty() {
-            return Err(TlsError::new("there is no certificate in it"));
-        }
-        Ok(authorities)
+    pub fn authorities_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemFault> {
+        certificates_from_pem(pem)
     }
 
     /// Reads lists of revoked certificates (RFC 5280 section 5) in PEM form.
@@ -145,16 +143,8 @@ impl ClientAuth {
     /// There is none, or the text is not PEM.
     pub fn revoked_from_pem(
         pem: &[u8],
-    ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-        let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(pem)
-            .collect::<Result<_, _>>()
-            .map_err(|error| TlsError::new(error.to_string()))?;
-        if lists.is_empty() {
-            return Err(TlsError::new(
-                "there is no list of revoked certificates in it",
-            ));
-        }
-        Ok(lists)
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>, PemFault> {
+        revocation_lists_from_pem(pem)
     }
 }
 
@@ -176,12 +166,26 @@ pub struct TlsSettings {
     unknown: Option<Arc<TlsSiteConfig>>,
     challenges: Option<Arc<dyn ChallengeCertificates>>,
     on_demand: Option<Arc<dyn OnDemandCertificates>>,
+    /// Whether a site is served over HTTP/3, once it has its certificate.
+    has_http3: bool,
 }
 
 /// Certificates for names that are first seen in a handshake.
 pub trait OnDemandCertificates: Send + Sync {
-    /// What there is for a server name in lower case. For a new name, it begins to look.
-    fn look_up(&self, server_name: &str) -> OnDemandLookup;
+    /// What there is for a server name in lower case. For a new name, it begins to look, unless the address of the client
+    /// is not proven: the sources of UDP packets are forged at no cost.
+    fn look_up(&self, server_name: &str, client: HandshakeClient) -> OnDemandLookup;
+}
+
+/// The client of a handshake, as far as it is known before the end of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeClient {
+    /// It receives at this address.
+    Proven(IpAddr),
+    /// It is connected over a Unix socket.
+    Local,
+    /// The source of its packets may be forged.
+    Unproven,
 }
 
 /// What there is for a server name.
@@ -267,6 +271,7 @@ impl TlsSettings {
             unknown: None,
             challenges: None,
             on_demand: None,
+            has_http3: sites.iter().any(|site| site.http3),
         };
         for site in sites {
             let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS, secrets)?);
@@ -275,7 +280,8 @@ impl TlsSettings {
                 settings.unknown = Some(Arc::clone(&ready));
             }
             for name in &site.names {
-                let name = name.to_ascii_lowercase();
+                let name = canonical_host_name(name)
+                    .ok_or_else(|| TlsError::new(format!("`{name}` is no name of a host")))?;
                 match name.strip_prefix('*') {
                     Some(suffix) => settings
                         .wildcard
@@ -283,7 +289,7 @@ impl TlsSettings {
                         .or_insert(Arc::clone(&ready)),
                     None => settings
                         .exact
-                        .entry(name.into_boxed_str())
+                        .entry(name.into())
                         .or_insert(Arc::clone(&ready)),
                 };
             }
@@ -311,7 +317,11 @@ impl TlsSettings {
     }
 
     /// What there is for a name that none of the sites has a certificate for.
-    pub(super) fn on_demand(&self, server_name: Option<&str>) -> OnDemandLookup {
+    pub(super) fn on_demand(
+        &self,
+        server_name: Option<&str>,
+        client: HandshakeClient,
+    ) -> OnDemandLookup {
         let (Some(on_demand), Some(name)) = (&self.on_demand, server_name) else {
             return OnDemandLookup::NotCovered;
         };
@@ -322,7 +332,7 @@ impl TlsSettings {
         {
             return OnDemandLookup::NotCovered;
         }
-        on_demand.look_up(&name)
+        on_demand.look_up(&name, client)
     }
 
     /// The configuration of a handshake by which an authority verifies this name.
@@ -344,11 +354,10 @@ impl TlsSettings {
             .map(|site| Arc::clone(&site.certificate_names))
     }
 
-    /// Whether any site is served over HTTP/3.
+    /// Whether any site is served over HTTP/3, now or when it has a certificate: later, a server that gave up its
+    /// privileges could not bind the port, and a client that comes first over QUIC would get no response at all.
     pub(crate) fn has_http3(&self) -> bool {
-        let mut sites = self.exact.values().chain(self.wildcard.values());
-        let is_offered = |site: &Arc<TlsSiteConfig>| site.quic.is_some();
-        self.unknown.as_ref().is_some_and(is_offered) || sites.any(is_offered)
+        self.has_http3
     }
 
     /// The site for the name that a client asks for; `None` refuses it.

@@ -30,7 +30,7 @@ use self::boot::{BootEnd, PhpOutput};
 use self::folder::Folder;
 use self::interruption::Interruption;
 use self::php_cgi::PhpCgiMaster;
-pub use self::php_cgi::spawn;
+pub use self::php_cgi::{children_of, spawn};
 use self::reload::RollingReload;
 use self::schedule::MIN_INTERVAL;
 use self::tasks::Tasks;

@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 use super::{Supervisor, unix};
 use crate::launcher::{Launcher, PhpProcess};
 use crate::log_line::WorkerLogLine;
-use crate::plan::{Launch, PhpCgiPlan};
+use crate::plan::{Launch, PhpCgiPlan, WorkerPoolPlan};
 use crate::wire::LogLevel;
 
 /// A `php-cgi` master with its children.
@@ -123,7 +123,7 @@ impl Supervisor {
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
-        let children = self.shared.plan.max + SPARE_CHILDREN;
+        let children = children_of(&self.shared.plan);
         let (process, pid, stderr) = match &self.shared.launcher {
             Some(launcher) if has_other_user(plan) => {
                 let PhpProcess { pid, stderr } = launcher.start(plan, children, listener.into())?;
@@ -203,6 +203,11 @@ const DISABLED_FUNCTIONS: &str = "disable_functions=${disable_functions},is_uplo
 fn has_other_user(plan: &PhpCgiPlan) -> bool {
     let is_other = |account: &SystemAccount| account.uid != geteuid().as_raw();
     plan.account.as_ref().is_some_and(is_other)
+}
+
+/// The children of a master of this pool.
+pub fn children_of(plan: &WorkerPoolPlan) -> usize {
+    plan.max.saturating_add(SPARE_CHILDREN)
 }
 
 /// Starts PHP that listens on `socket`, with this number of children, in a process group of its own. It ends

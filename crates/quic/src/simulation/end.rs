@@ -177,7 +177,11 @@ impl End {
 struct OneSite;
 
 impl SelectServerTls for OneSite {
-    fn select(&self, _: Option<&str>) -> Option<Arc<QuicServerTls>> {
+    fn select(
+        &self,
+        _: Option<&str>,
+        _client: Option<std::net::IpAddr>,
+    ) -> Option<Arc<QuicServerTls>> {
         let key = PrivatePkcs8KeyDer::from(CERTIFICATE.key().serialize_der());
         let config = rustls::ServerConfig::builder_with_provider(default_provider().into())
             .with_protocol_versions(&[&rustls::version::TLS13])

@@ -1,5 +1,6 @@
 //! Reading the server name of a ClientHello from CRYPTO frames (RFC 9001 section 4.1.3).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use apus_quic_protocol::{TransportError, TransportErrorCode};
@@ -25,11 +26,12 @@ pub(super) struct ClientHelloReader {
 }
 
 impl ClientHelloReader {
-    /// Reads a part, and selects the site when the ClientHello is complete.
+    /// Reads a part, and selects the site when the ClientHello is complete. `client` is its address, if that is proven.
     pub(super) fn read(
         &mut self,
         part: &[u8],
         sites: &dyn SelectServerTls,
+        client: Option<IpAddr>,
     ) -> Result<Option<Arc<QuicServerTls>>, TransportError> {
         self.bytes.extend_from_slice(part);
         for fragment in part.chunks(RECORD) {
@@ -47,7 +49,7 @@ impl ClientHelloReader {
         match self.acceptor.accept() {
             Ok(None) => Ok(None),
             Ok(Some(accepted)) => sites
-                .select(accepted.client_hello().server_name())
+                .select(accepted.client_hello().server_name(), client)
                 .map(Some)
                 .ok_or_else(|| alert(UNRECOGNIZED_NAME, "no site has this server name")),
             Err((error, rejection)) => {

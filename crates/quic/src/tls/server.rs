@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use apus_quic_protocol::{QuicVersion, ServerOffer, StartTlsSession, TlsSession};
@@ -18,8 +19,13 @@ const EARLY_DATA: u32 = u32::MAX;
 /// on the thread of its worker.
 pub trait SelectServerTls: Send + Sync + 'static {
     /// The configuration for this name, in lower case; `None` refuses the connection with the alert
-    /// `unrecognized_name`.
-    fn select(&self, server_name: Option<&str>) -> Option<Arc<QuicServerTls>>;
+    /// `unrecognized_name`. `client` is the address at which the client has proved to receive: without it, the source of
+    /// the packets may be forged, and they may cause no work beyond the handshake.
+    fn select(
+        &self,
+        server_name: Option<&str>,
+        client: Option<IpAddr>,
+    ) -> Option<Arc<QuicServerTls>>;
 }
 
 /// TLS of one site: certificates, rules for client certificates, ALPN protocols and sessions.

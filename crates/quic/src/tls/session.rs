@@ -103,7 +103,8 @@ impl TlsSession for ServerSession {
                 "a TLS message after the handshake",
             )),
             Stage::Hello { reader, offer } => {
-                let Some(tls) = reader.read(bytes, &*self.sites)? else {
+                let client = offer.as_ref().and_then(ServerOffer::proven_client);
+                let Some(tls) = reader.read(bytes, &*self.sites, client)? else {
                     return Ok(());
                 };
                 let Some(offer) = offer.take() else {

@@ -69,7 +69,11 @@ pub(crate) fn site(name: &str) -> Arc<QuicServerTls> {
 pub(crate) struct Sites(pub(crate) HashMap<&'static str, Arc<QuicServerTls>>);
 
 impl SelectServerTls for Sites {
-    fn select(&self, server_name: Option<&str>) -> Option<Arc<QuicServerTls>> {
+    fn select(
+        &self,
+        server_name: Option<&str>,
+        _client: Option<std::net::IpAddr>,
+    ) -> Option<Arc<QuicServerTls>> {
         self.0.get(server_name?).cloned()
     }
 }

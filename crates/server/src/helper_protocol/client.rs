@@ -13,7 +13,9 @@ use apus_php::plan::PhpCgiPlan;
 use apus_php::{Launcher, PhpProcess};
 use rustix::process::Pid;
 
-use super::message::{HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send};
+use super::message::{
+    HelperRequest, HelperResponse, LoadedByRoot, MAX_RESPONSE, program_text, receive, send,
+};
 
 /// The connection to the helper. Only threads that serve no clients wait for it.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ impl HelperClient {
         };
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         send(&socket, request, descriptor).map_err(gone)?;
-        match receive(&socket).map_err(gone)? {
+        match receive(&socket, MAX_RESPONSE).map_err(gone)? {
             Some((HelperResponse::Failed(failure), _)) => Err(failure.into()),
             Some(response) => Ok(response),
             None => Err(gone(io::ErrorKind::BrokenPipe.into())),

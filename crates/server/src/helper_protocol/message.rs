@@ -18,6 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::local_ca::LocalCertificate;
 use apus_config::Recording;
 
+/// The largest message that the helper takes from a server, which an attacker may have taken over.
+pub(crate) const MAX_REQUEST: u32 = 1 << 20;
+/// The largest response, with all files of a configuration.
+pub(crate) const MAX_RESPONSE: u32 = u32::MAX;
+
 /// The size of the length before a message.
 const LENGTH_BYTES: usize = 4;
 
@@ -131,9 +136,10 @@ pub(crate) fn send(
     socket.write_all(&bytes)
 }
 
-/// Receives a message and the descriptor that came with it; `None` at the end of the connection.
+/// Receives a message of at most `limit` bytes and the descriptor that came with it; `None` at the end of the connection.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
+    limit: u32,
 ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut header = [0; LENGTH_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -155,7 +161,11 @@ pub(crate) fn receive<T: DeserializeOwned>(
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    let length = usize::try_from(u32::from_le_bytes(header)).map_err(io::Error::other)?;
+    let length = u32::from_le_bytes(header);
+    if length > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     socket.read_exact(&mut bytes)?;
     Ok(Some((serde_json::from_slice(&bytes)?, descriptor)))
@@ -180,14 +190,42 @@ mod tests {
         file.write_all(b"hello").unwrap();
         send(&one, &HelperRequest::OpenLog("/a".into()), None).unwrap();
         send(&one, &HelperResponse::Done, Some(file.as_fd())).unwrap();
-        let (request, descriptor) = receive::<HelperRequest>(&other).unwrap().unwrap();
+        let (request, descriptor) = receive::<HelperRequest>(&other, MAX_REQUEST)
+            .unwrap()
+            .unwrap();
         assert!(matches!(request, HelperRequest::OpenLog(path) if path.as_os_str() == "/a"));
         assert!(descriptor.is_none());
-        let (_, descriptor) = receive::<HelperResponse>(&other).unwrap().unwrap();
+        let (_, descriptor) = receive::<HelperResponse>(&other, MAX_RESPONSE)
+            .unwrap()
+            .unwrap();
         let same = File::from(descriptor.unwrap());
         assert_eq!(same.metadata().unwrap().len(), 5);
         drop(one);
-        assert!(receive::<HelperResponse>(&other).unwrap().is_none());
+        assert!(
+            receive::<HelperResponse>(&other, MAX_RESPONSE)
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_reserves_no_memory() {
+        let limit = 1_000;
+        for (length, is_taken) in [
+            (limit - 1, true),
+            (limit, true),
+            (limit + 1, false),
+            (u32::MAX, false),
+        ] {
+            let (mut one, other) = UnixStream::pair().unwrap();
+            one.write_all(&length.to_le_bytes()).unwrap();
+            if is_taken {
+                let text = format!("{:<1$}", "\"Load\"", length as usize);
+                one.write_all(text.as_bytes()).unwrap();
+            }
+            let received = receive::<HelperRequest>(&other, limit);
+            assert_eq!(received.is_ok(), is_taken, "{length}");
+        }
     }
 
     #[test]

@@ -5,5 +5,6 @@ mod message;
 
 pub(crate) use client::HelperClient;
 pub(crate) use message::{
-    HelperRequest, HelperResponse, IssuedCertificate, LoadedByRoot, program_text, receive, send,
+    HelperRequest, HelperResponse, IssuedCertificate, LoadedByRoot, MAX_REQUEST, program_text,
+    receive, send,
 };

@@ -14,6 +14,7 @@ use std::process::Child;
 
 use apus_control::ControlFiles;
 use apus_net::{ListenAddress, SystemAccount, bind_listener};
+use apus_php::children_of;
 use apus_php::plan::{Launch, PhpCgiPlan};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
@@ -21,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::owned_folder::{CERTIFICATE_FOLDER_MODE, closed_parent, give, prepare_folder};
 use crate::helper_protocol::{
-    HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send,
+    HelperRequest, HelperResponse, LoadedByRoot, MAX_REQUEST, program_text, receive, send,
 };
 use crate::load::{PlanLoader, has_http3};
 use apus_config::{self as config, Recording, default_pool_folder};
@@ -52,12 +53,33 @@ pub(super) struct Helper<'a> {
     /// its old configuration.
     listeners: Vec<ListenAddress>,
     logs: BTreeSet<PathBuf>,
-    programs: Vec<PhpCgiPlan>,
+    programs: Vec<PhpProgram>,
     /// The names of certificates and other credentials.
     credentials: Recording,
     /// PHP processes by their process id.
-    children: HashMap<i32, Child>,
+    children: HashMap<i32, PhpMaster>,
 }
+
+/// A program of the configuration that the server may let start, and how often.
+struct PhpProgram {
+    plan: PhpCgiPlan,
+    /// The most children of one process.
+    children: usize,
+    /// The pools that have it.
+    pools: usize,
+}
+
+/// A process that was started, with its children.
+struct PhpMaster {
+    process: Child,
+    /// The text of its program.
+    program: String,
+}
+
+/// The most processes of a program for each of its pools: one that ends, one that a reload replaces, and more after failures.
+const MASTERS_PER_POOL: usize = 4;
+/// The most processes that have ended and that the server has not asked for.
+const MAX_ENDED: usize = 256;
 
 impl<'a> Helper<'a> {
     pub(super) fn new(
@@ -84,7 +106,7 @@ impl<'a> Helper<'a> {
         let Ok(socket) = socket.try_clone().map(UnixStream::from) else {
             return;
         };
-        while let Ok(Some((request, descriptor))) = receive(&socket) {
+        while let Ok(Some((request, descriptor))) = receive(&socket, MAX_REQUEST) {
             let (response, descriptor) = match self.handle(request, descriptor) {
                 Ok(response) => response,
                 Err(error) => (HelperResponse::Failed(error.into()), None),
@@ -127,7 +149,7 @@ impl<'a> Helper<'a> {
             }
             HelperRequest::PhpEnded(pid) => {
                 let child = self.children.get_mut(&pid).ok_or_else(missing)?;
-                let ended = child.try_wait()?.map(|status| status.to_string());
+                let ended = child.process.try_wait()?.map(|status| status.to_string());
                 if ended.is_some() {
                     self.children.remove(&pid);
                 }
@@ -139,7 +161,7 @@ impl<'a> Helper<'a> {
                     (self.children.remove(&pid), Pid::from_raw(pid))
                 {
                     let _ = kill_process_group(group, Signal::KILL);
-                    let _ = child.wait();
+                    let _ = child.process.wait();
                 }
                 HelperResponse::Done
             }
@@ -167,14 +189,38 @@ impl<'a> Helper<'a> {
     }
 
     fn remember(&mut self, config: config::ServerPlan) {
+        let mut programs: Vec<PhpProgram> = Vec::new();
         for pool in config.pools() {
             // A pool without a user is started by the server itself: the helper would start it as
             // root.
             if let Launch::PhpCgi(own) = &pool.launch
                 && own.account.is_some()
-                && !self.programs.contains(own)
             {
-                self.programs.push(own.clone());
+                let children = children_of(pool);
+                match programs.iter_mut().find(|known| known.plan == *own) {
+                    Some(known) => {
+                        known.children = known.children.max(children);
+                        known.pools += 1;
+                    }
+                    None => programs.push(PhpProgram {
+                        plan: own.clone(),
+                        children,
+                        pools: 1,
+                    }),
+                }
+            }
+        }
+        for new in programs {
+            match self
+                .programs
+                .iter_mut()
+                .find(|known| known.plan == new.plan)
+            {
+                Some(known) => {
+                    known.children = known.children.max(new.children);
+                    known.pools = known.pools.max(new.pools);
+                }
+                None => self.programs.push(new),
             }
         }
         for site in config.sites {
@@ -253,12 +299,27 @@ impl<'a> Helper<'a> {
     ) -> io::Result<(i32, Option<OwnedFd>)> {
         let mut programs = self.programs.iter();
         let own = programs
-            .find(|own| program_text(own) == program)
+            .find(|own| program_text(&own.plan) == program)
             .ok_or_else(unnamed)?;
-        let mut child = apus_php::spawn(own, children, socket)?;
-        let errors = child.stderr.take().map(OwnedFd::from);
-        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        self.children.insert(pid, child);
+        let running = self.children.values_mut().filter_map(|master| {
+            let is_running = matches!(master.process.try_wait(), Ok(None));
+            (is_running && master.program == program).then_some(())
+        });
+        if children > own.children || running.count() >= own.pools * MASTERS_PER_POOL {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the configuration does not allow so many PHP processes",
+            ));
+        }
+        if self.children.len() >= MAX_ENDED {
+            self.children
+                .retain(|_, master| matches!(master.process.try_wait(), Ok(None)));
+        }
+        let mut process = apus_php::spawn(&own.plan, children, socket)?;
+        let errors = process.stderr.take().map(OwnedFd::from);
+        let pid = i32::try_from(process.id()).map_err(io::Error::other)?;
+        let program = program.to_owned();
+        self.children.insert(pid, PhpMaster { process, program });
         Ok((pid, errors))
     }
 

@@ -15,13 +15,29 @@ pub(crate) fn prepare_folder(folder: &Path, mode: u32, account: &SystemAccount) 
     if folder.exists() {
         return Ok(());
     }
-    if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let (parent, name) = closed_parent(folder)?;
-    let folder = parent.join(name);
+    let folder = create_parents(folder)?;
     fs::DirBuilder::new().mode(mode).create(&folder)?;
     give(&folder, account)
+}
+
+/// Creates the folders above a path, in a folder that only root can change. Returns the path without links.
+fn create_parents(path: &Path) -> io::Result<PathBuf> {
+    let mut missing = Vec::new();
+    let mut first = path;
+    while let Some(parent) = first.parent().filter(|parent| !parent.exists()) {
+        missing.push(first);
+        first = parent;
+    }
+    missing.push(first);
+    let (mut folder, _) = closed_parent(first)?;
+    while let Some(next) = missing.pop() {
+        let name = next.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        folder.push(name);
+        if !missing.is_empty() {
+            fs::DirBuilder::new().mode(0o755).create(&folder)?;
+        }
+    }
+    Ok(folder)
 }
 
 /// Makes this user the owner of a file, in a folder that no other user can change.

@@ -2,12 +2,14 @@
 
 mod any_certificate;
 mod certificate;
+mod pem;
 mod pinned;
 mod settings;
 mod stream;
 
 pub use self::any_certificate::AnyCertificate;
 pub use self::certificate::{Certificate, CertificateError};
+pub use self::pem::{PemFault, certificates_from_pem, revocation_lists_from_pem};
 pub use self::pinned::{authority_roots, client_verifier, server_verifier};
 pub use self::settings::{MinVersion, TlsError};
 pub use self::stream::TlsStream;

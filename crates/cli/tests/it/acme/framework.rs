@@ -61,6 +61,40 @@ fn an_application_orders_its_certificate_and_keeps_it_over_a_restart() {
     running.stop();
 }
 
+#[test]
+fn an_application_prefers_a_chain_and_names_are_converted() {
+    let test = CertificateTest::new(PebbleOptions {
+        alternate_roots: 1,
+        ..PebbleOptions::default()
+    });
+    let root = test.pebble.root_at(1);
+    let subject = Command::new("openssl")
+        .args(["x509", "-noout", "-subject", "-nameopt", "multiline", "-in"])
+        .arg(&root)
+        .output()
+        .unwrap();
+    let subject = String::from_utf8(subject.stdout).unwrap();
+    let (_, name) = subject.split_once("commonName").unwrap();
+    let certificate = Acme::for_names(["B\u{fc}cher.Example.com."])
+        .agree_to_terms()
+        .resolver(([127, 0, 0, 1], test.pebble.dns_port()).into())
+        .provider(test.pebble.directory())
+        .provider_root(test.home.path("pebble/root.pem"))
+        .preferred_chain(name.trim_start_matches([' ', '=']).trim())
+        .folder(test.home.path("acme"));
+    let running = test.application(certificate).unwrap();
+    wait_until("the certificate", || {
+        test.is_served(&root, "xn--bcher-kva.example.com")
+    });
+    running.stop();
+    let wrong = Acme::for_names(["my_site.example.com"]).agree_to_terms();
+    let error = test
+        .application(wrong)
+        .map(|running| running.stop())
+        .unwrap_err();
+    assert!(error.to_string().contains("underscore"), "{error}");
+}
+
 /// Set for the process of a test that has a network of its own.
 const OWN_NETWORK: &str = "APUS_TEST_OWN_NETWORK";
 

@@ -104,3 +104,60 @@ fn an_address_gets_a_certificate_that_lives_a_few_days() {
         assert!(list.contains("expires in 5 d"), "{challenge} {list}");
     }
 }
+
+/// Of the chains that the authority offers (RFC 8555 section 7.4.2), the one that is issued by the named root.
+#[test]
+fn the_chain_of_the_preferred_authority_is_used() {
+    let test = CertificateTest::new(PebbleOptions {
+        alternate_roots: 2,
+        ..PebbleOptions::default()
+    });
+    let roots = [0, 1, 2].map(|number| test.pebble.root_at(number));
+    let names = roots.each_ref().map(|root| {
+        let output = Command::new("openssl")
+            .args(["x509", "-noout", "-subject", "-nameopt", "multiline", "-in"])
+            .arg(root)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (_, name) = text.split_once("commonName").unwrap();
+        name.trim_start_matches([' ', '=']).trim().to_owned()
+    });
+    for (name, root) in names.iter().zip(&roots) {
+        let key = format!(
+            "acme_preferred_chain = \"{name}\"\nacme_folder = \"{root}\"",
+            root = root.file_stem().unwrap().display()
+        );
+        test.configure("", "\"shop.example.com\"", "");
+        let text = test.home.read("apus.toml");
+        let text = text.replace("acme_folder = \"acme\"", &key);
+        test.home.write("apus.toml", text);
+        let apus = test.serve();
+        wait_until("the certificate", || {
+            test.is_served(root, "shop.example.com")
+        });
+        for other in roots.iter().filter(|other| *other != root) {
+            assert!(!test.is_served(other, "shop.example.com"), "{name}");
+        }
+        assert!(!apus.log().contains("offers no chain"), "{}", apus.log());
+    }
+    // An authority that is not among them: the usual chain, and a warning. A site has a choice of its own.
+    let key = "acme_preferred_chain = \"Nobody\"\nacme_folder = \"nobody\"";
+    test.configure("", "\"shop.example.com\"", "");
+    let text = test.home.read("apus.toml");
+    let text = text.replace("acme_folder = \"acme\"", key);
+    test.home.write("apus.toml", &text);
+    let apus = test.serve();
+    wait_until("the certificate", || {
+        test.is_served(&roots[0], "shop.example.com")
+    });
+    assert!(apus.log().contains("offers no chain"), "{}", apus.log());
+    drop(apus);
+    let text = text.replace("acme_folder = \"nobody\"", "acme_folder = \"site-key\"")
+        + &format!("[sites.tls]\nacme_preferred_chain = \"{}\"\n", names[1]);
+    test.home.write("apus.toml", text);
+    let _apus = test.serve();
+    wait_until("the certificate", || {
+        test.is_served(&roots[1], "shop.example.com")
+    });
+}

@@ -204,3 +204,58 @@ fn client_hello(name: &str) -> Vec<u8> {
     let message = [&[1][..], &length[1..], &body].concat();
     [&[22, 3, 1][..], &sized(&message)].concat()
 }
+
+/// A server that gave up root could not open it later, and clients that come by HTTP/3 would get no response at all.
+#[test]
+fn a_listener_with_sites_on_demand_alone_has_its_udp_socket_from_the_start() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let keys = "[sites.tls]\nacme_on_demand = { names = \"good.shops.example.com\" }\n";
+    test.configure("", "\"*.shops.example.com\"", keys);
+    let _apus = test.serve();
+    let taken = std::net::UdpSocket::bind(("127.0.0.1", test.https)).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+/// Names that no authority accepts are no names of shops, whatever the web server of the operator says.
+#[test]
+fn a_name_that_no_authority_accepts_is_not_asked_for() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let permission = PermissionServer::start();
+    test.configure("", "\"*.shops.example.com\"", &permission.keys());
+    let _apus = test.serve();
+    let root = test.pebble.root();
+    for name in ["good_shop.shops.example.com", "-good.shops.example.com"] {
+        let mut stream = connect(([127, 0, 0, 1], test.https).into());
+        stream.write_all(&client_hello(name)).unwrap();
+        let mut alert = Vec::new();
+        let _ = stream.read_to_end(&mut alert);
+        assert_eq!(permission.count(name), 0, "{alert:?}");
+    }
+    // Upper case is the same name.
+    wait_until("the certificate", || {
+        test.is_served(&root, "good-1.shops.example.com")
+    });
+    assert!(test.is_served(&root, "GOOD-1.shops.example.com"));
+    assert_eq!(test.pebble.orders(), 1);
+}
+
+#[test]
+fn one_client_that_invents_names_causes_few_questions() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let permission = PermissionServer::start();
+    test.configure("", "\"*.shops.example.com\"", &permission.keys());
+    let _apus = test.serve();
+    let begun = std::time::Instant::now();
+    for number in 0..200 {
+        let name = format!("bad-{number}.shops.example.com");
+        let mut stream = connect(([127, 0, 0, 1], test.https).into());
+        stream.write_all(&client_hello(&name)).unwrap();
+        let mut alert = Vec::new();
+        let _ = stream.read_to_end(&mut alert);
+        assert!(alert.starts_with(&[21, 3, 3, 0, 2, 2]), "{name} {alert:?}");
+    }
+    // Sixteen, and one more each four seconds.
+    let questions = permission.questions.lock().unwrap().len();
+    let most = 17 + usize::try_from(begun.elapsed().as_secs()).unwrap() / 4;
+    assert!((16..=most).contains(&questions), "{questions} {most}");
+}

@@ -33,6 +33,8 @@ pub(crate) struct PebbleOptions {
     pub(crate) hesitates: bool,
     /// It refuses [`BLOCKED`].
     pub(crate) blocks: bool,
+    /// Roots beside the first one, for alternative chains.
+    pub(crate) alternate_roots: usize,
     /// The port of the name server that it asks, in place of its own.
     pub(crate) name_server: Option<u16>,
 }
@@ -138,7 +140,11 @@ impl Pebble {
             .args(["-config", "pebble.json", "-strict"])
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns_port())])
             // Some nonces are refused at random: clients have to try again.
-            .env("PEBBLE_WFE_NONCEREJECT", "20");
+            .env("PEBBLE_WFE_NONCEREJECT", "20")
+            .env(
+                "PEBBLE_ALTERNATE_ROOTS",
+                self.options.alternate_roots.to_string(),
+            );
         match self.options.hesitates {
             true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
             false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
@@ -193,8 +199,13 @@ impl Pebble {
 
     /// The root that clients of the sites have to trust.
     pub(crate) fn root(&self) -> PathBuf {
-        let path = self.folder.join("issuer.pem");
-        let url = format!("https://localhost:{}/roots/0", self.management);
+        self.root_at(0)
+    }
+
+    /// One of several roots.
+    pub(crate) fn root_at(&self, number: usize) -> PathBuf {
+        let path = self.folder.join(format!("issuer-{number}.pem"));
+        let url = format!("https://localhost:{}/roots/{number}", self.management);
         let output = Command::new("curl")
             .args(["--silent", "--show-error", "--fail", "--cacert"])
             .arg(self.folder.join("root.pem"))

@@ -9,5 +9,6 @@ pub(crate) mod dev;
 mod explain;
 mod help;
 mod new;
+mod pem_forms;
 mod serve;
 mod serve_tls;

@@ -3,7 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -238,6 +238,127 @@ fn root_opens_no_log_in_a_folder_that_another_user_can_change() {
         "{errors}"
     );
     assert!(!folder.path().join("log").exists());
+}
+
+/// A folder of another user, with a certificate and its key in files of root.
+fn folder_of_another_user(home: &Home) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    certificate(home, "cert", "localhost");
+    for name in ["cert.pem", "cert.key"] {
+        fs::copy(home.path(name), folder.path().join(name)).unwrap();
+    }
+    chown(folder.path(), Some(12_345), None).unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn tls_site(folder: &Path) -> String {
+    format!(
+        "[[sites]]\nserver_name = \"localhost\"\nlisten_tls = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
+         tls = {{ cert = \"{0}/cert.pem\", key = \"{0}/cert.key\" }}\n",
+        folder.display()
+    )
+}
+
+#[test]
+fn root_reads_no_key_through_a_link_that_another_user_can_make() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let theirs = folder_of_another_user(&home);
+    let closed = root_only_folder();
+    fs::copy(home.path("cert.key"), closed.path().join("secret")).unwrap();
+    let plain = format!(
+        "[[sites]]\nlisten = [\"127.0.0.1:{}\"]\nroot = \"site\"\n",
+        free_port()
+    );
+    home.write("apus.toml", plain.clone() + &tls_site(theirs.path()));
+    let apus = home.serve(&[]);
+    home.expect(&["reload"], 0);
+    // The user replaces the key, which root would read at the next look.
+    let key = theirs.path().join("cert.key");
+    fs::remove_file(&key).unwrap();
+    for owner in [12_345, 0] {
+        symlink(closed.path().join("secret"), &key).unwrap();
+        lchown(&key, Some(owner), None).unwrap();
+        for command in ["reload", "check"] {
+            let (out, errors) = home.expect(&[command], 1);
+            let said = out + &errors;
+            assert!(said.contains("a symbolic link leads to it"), "{said}");
+        }
+        fs::remove_file(&key).unwrap();
+    }
+    // A link to a file of the user's own is theirs to make.
+    let own = theirs.path().join("own.key");
+    fs::copy(home.path("cert.key"), &own).unwrap();
+    chown(&own, Some(12_345), None).unwrap();
+    symlink("own.key", &key).unwrap();
+    lchown(&key, Some(12_345), None).unwrap();
+    home.expect(&["reload"], 0);
+    // Nobody writes to the named pipe.
+    fs::remove_file(&key).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&key).status();
+    assert!(made.unwrap().success());
+    let (out, errors) = home.expect(&["reload"], 1);
+    assert!((out + &errors).contains("it is not a file"));
+    assert_eq!(apus.get("/").status, 200);
+}
+
+/// As certbot has them: a folder of root with links to the files of the last renewal.
+#[test]
+fn root_reads_keys_through_links_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    certificate(&home, "cert", "localhost");
+    let closed = root_only_folder();
+    for name in ["live", "archive"] {
+        fs::create_dir(closed.path().join(name)).unwrap();
+    }
+    for name in ["cert.pem", "cert.key"] {
+        let archived = closed.path().join("archive").join(name);
+        fs::copy(home.path(name), &archived).unwrap();
+        let target = Path::new("../archive").join(name);
+        symlink(target, closed.path().join("live").join(name)).unwrap();
+    }
+    home.write("apus.toml", tls_site(&closed.path().join("live")));
+    let _apus = home.serve(&[]);
+    home.expect(&["reload"], 0);
+}
+
+#[test]
+fn root_creates_no_folder_where_another_user_can_change_the_way() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let theirs = tempfile::tempdir().unwrap();
+    chown(theirs.path(), Some(12_345), None).unwrap();
+    fs::set_permissions(theirs.path(), Permissions::from_mode(0o755)).unwrap();
+    let configure = |folder: &Path| {
+        home.write(
+            "apus.toml",
+            format!(
+                "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nroot = \"site\"\n\
+                 [[sites.locations]]\npath = \"/stored/\"\nupstream = \"http://127.0.0.1:1\"\ncache = true\n\
+                 [global.cache]\ndir = \"{}/a/b/cache\"\nsize = 10\n",
+                folder.display()
+            ),
+        )
+    };
+    configure(theirs.path());
+    home.expect(&["serve"], 1);
+    assert!(!theirs.path().join("a").exists());
+    // In a folder of root, all are created.
+    let own = tempfile::tempdir().unwrap();
+    fs::set_permissions(own.path(), Permissions::from_mode(0o755)).unwrap();
+    configure(own.path());
+    let _apus = home.serve(&[]);
+    let found = fs::metadata(own.path().join("a/b/cache")).unwrap();
+    assert_eq!(found.uid(), unprivileged().0);
+    assert_eq!(fs::metadata(own.path().join("a/b")).unwrap().uid(), 0);
 }
 
 #[test]

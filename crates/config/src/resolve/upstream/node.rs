@@ -242,8 +242,8 @@ fn settings(
         Some(ca) => {
             let read = ClientAuth::authorities_from_pem(&tls::file(ca, reader)?);
             Some(
-                read.map_err(|error| {
-                    reader.report(Finding::error(&ca.span, error.to_string(), "in this file"));
+                read.map_err(|fault| {
+                    reader.report(tls::pem_error(&ca.span, &fault, &ca.value.0));
                 })
                 .ok()?,
             )

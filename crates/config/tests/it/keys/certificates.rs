@@ -138,6 +138,11 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true\nacme_profile = \"shortlived\"",
     ),
     (
+        "acme_preferred_chain",
+        "acme_agree = true",
+        "acme_agree = true\nacme_preferred_chain = \"Root X1\"",
+    ),
+    (
         "acme_key_type",
         "acme_agree = true",
         "acme_agree = true\nacme_key_type = \"rsa2048\"",
@@ -175,6 +180,11 @@ pub(super) const TLS: &[(&str, &str, &str)] = &[
         "acme_certificate_per = \"name\"",
     ),
     ("acme_profile", "", "acme_profile = \"shortlived\""),
+    (
+        "acme_preferred_chain",
+        "",
+        "acme_preferred_chain = \"Root X1\"",
+    ),
     ("acme_key_type", "", "acme_key_type = \"p384\""),
     (
         "acme_on_demand",

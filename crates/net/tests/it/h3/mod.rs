@@ -10,6 +10,7 @@ mod continuity;
 mod early_data;
 mod hostile_packets;
 mod lifecycle;
+mod on_demand;
 mod origin_connections;
 mod raw;
 mod slow;
