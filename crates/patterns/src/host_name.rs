@@ -38,8 +38,7 @@ pub fn uncertifiable(name: &str) -> Option<String> {
             domain.len()
         ));
     }
-    let labels = domain.split('.');
-    for label in labels.clone() {
+    for label in domain.split('.') {
         let is_allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if let Some(other) = label
@@ -67,7 +66,7 @@ pub fn uncertifiable(name: &str) -> Option<String> {
             ));
         }
     }
-    let last = labels.last().unwrap_or_default();
+    let last = domain.rsplit('.').next().unwrap_or_default();
     last.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| format!("`{last}` at its end is a number"))
