@@ -294,11 +294,12 @@ mod tests {
             "127.0.0.1",
             "_",
             "xn--4ca.de",
-            "ü.de",
-            "*.ü.de",
             "*.a.b",
         ] {
             assert_eq!(name.parse::<ServerName>().unwrap().to_string(), name);
+        }
+        for (name, expected) in [("ü.de", "xn--tda.de"), ("*.Ü.de.", "*.xn--tda.de")] {
+            assert_eq!(name.parse::<ServerName>().unwrap().to_string(), expected);
         }
     }
 
