@@ -9,8 +9,8 @@ use std::sync::Arc;
 use apus_patterns::canonical_host_name;
 use apus_quic::QuicServerTls;
 use apus_transport::tls::{
-    Certificate, MinVersion, PemFault, TlsError, authority_roots, certificates_from_pem, client_verifier,
-    revocation_lists_from_pem,
+    Certificate, MinVersion, PemFault, TlsError, authority_roots, certificates_from_pem,
+    client_verifier, revocation_lists_from_pem,
 };
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
