@@ -124,7 +124,8 @@ fn the_files_of_the_running_configuration_are_never_served_whatever_the_root() {
                 let output = Command::new("curl")
                     .args(["-ksS", "-o", "/dev/null", "-w", "%{http_code}", version])
                     .args(options)
-                    .arg(format!("https://127.0.0.1:{}/{name}", site.tls))
+                    .args(["--resolve", &format!("localhost:{}:127.0.0.1", site.tls)])
+                    .arg(format!("https://localhost:{}/{name}", site.tls))
                     .output()
                     .unwrap();
                 // Not every curl has HTTP/3.
