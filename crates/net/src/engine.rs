@@ -17,6 +17,7 @@ use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
 use crate::h3::{Http3Sockets, NewSockets, bind_until_udp_is_free, needs_free_udp_port};
 use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
+use crate::port_owner::{PortOwner, owner_of};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
 use crate::scheduler;
 
@@ -374,6 +375,8 @@ pub(crate) fn bind(
     binder: Option<&dyn Binder>,
     sharing: PortSharing,
 ) -> Result<Vec<Arc<BoundAddress>>, EngineStartError> {
+    // Addresses of one plan may have a port in common: `0.0.0.0:80` beside `[::]:80`, `127.0.0.1:80` beside `[::]:80`.
+    let mut own = existing.to_vec();
     plan.listeners
         .iter()
         .map(|listener| {
@@ -381,12 +384,12 @@ pub(crate) fn bind(
             if let Some(bound) = existing.iter().find(|bound| bound.address() == address) {
                 return Ok(Arc::clone(bound));
             }
-            existing
+            let bound = existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
                 .unwrap_or_else(|| {
                     let workers = plan.workers.get();
-                    let bind = || BoundAddress::new(address, workers, existing, binder, sharing);
+                    let bind = || BoundAddress::new(address, workers, &own, binder, sharing);
                     match needs_free_udp_port(listener) {
                         true => bind_until_udp_is_free(bind),
                         false => bind(),
@@ -396,7 +399,9 @@ pub(crate) fn bind(
                 .map_err(|source| EngineStartError {
                     address: Some(address.clone()),
                     source,
-                })
+                })?;
+            own.push(Arc::clone(&bound));
+            Ok(bound)
         })
         .collect()
 }
@@ -544,9 +549,17 @@ impl EngineStartError {
         };
         let port = address.port();
         match self.source.kind() {
-            io::ErrorKind::AddrInUse => Some(format!(
-                "another process has port {port}, which `ss -ltnp` names: stop it or listen elsewhere"
-            )),
+            io::ErrorKind::AddrInUse => Some(match owner_of(port) {
+                Some(PortOwner::ThisProcess) => format!(
+                    "this process listens on port {port} already, at an address that overlaps this one"
+                ),
+                Some(PortOwner::AnotherProcess) => format!(
+                    "another process has port {port}, which `ss -ltnp` names: stop it or listen elsewhere"
+                ),
+                None => format!(
+                    "port {port} is in use, `ss -ltnp` names the process: stop it or listen elsewhere"
+                ),
+            }),
             io::ErrorKind::PermissionDenied if port < 1024 => Some(
                 "ports below 1024 need root or CAP_NET_BIND_SERVICE: use a higher port, or \
                  `setcap cap_net_bind_service=+ep` on the program"
@@ -588,7 +601,7 @@ mod tests {
         connect,
     };
     use apus_http::{Body, Headers, Method, Response, StatusCode, service_fn};
-    use apus_testkit::{CertificateAuthority, block_on, collect, eventually};
+    use apus_testkit::{CertificateAuthority, block_on, collect, eventually, wait_until};
     use apus_transport::tls::Certificate;
 
     use super::*;
@@ -699,6 +712,42 @@ mod tests {
             connections[index].push(connection);
         }
         connections
+    }
+
+    /// The number of UDP sockets at a port.
+    fn udp_sockets(port: u16) -> usize {
+        let tables = ["/proc/self/net/udp", "/proc/self/net/udp6"];
+        let tables = tables.map(|path| std::fs::read_to_string(path).unwrap());
+        let local = format!(":{port:04X}");
+        let lines = tables.iter().flat_map(|table| table.lines());
+        lines
+            .filter_map(|line| line.split_whitespace().nth(1))
+            .filter(|address| address.ends_with(&local))
+            .count()
+    }
+
+    #[test]
+    fn addresses_that_overlap_have_http3_each() {
+        let (mut plan, _) = http3_plan(2);
+        let port = apus_testkit::free_port();
+        let listener = plan.listeners.remove(0);
+        let at = |host: &str| {
+            let address: std::net::IpAddr = host.parse().unwrap();
+            ListenerPlan {
+                address: ListenAddress::tcp((address, port)),
+                ..listener.clone()
+            }
+        };
+        let other = EnginePlan {
+            listeners: vec![at("127.0.0.1"), at("::")],
+            ..plan.clone()
+        };
+        plan.listeners = vec![at("::"), at("0.0.0.0"), at("127.0.0.1")];
+        let engine = Engine::start(plan).unwrap();
+        wait_until("each address has its sockets", || udp_sockets(port) == 6);
+        engine.reload(other).unwrap();
+        wait_until("the other one is closed", || udp_sockets(port) == 4);
+        block_on(engine.stop(Duration::ZERO));
     }
 
     #[test]

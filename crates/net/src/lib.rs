@@ -21,6 +21,7 @@ mod limits;
 mod linger;
 mod listen;
 mod plan;
+mod port_owner;
 mod proxy;
 mod run;
 mod scheduler;

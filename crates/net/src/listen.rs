@@ -261,18 +261,11 @@ fn unix_listener(address: &ListenAddress, binder: Option<&dyn Binder>) -> io::Re
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
-            let is_stale = match UnixStream::connect(path) {
-                Ok(_) => false,
+            match UnixStream::connect(path) {
+                Ok(client) => Err(socket_in_use(&client)),
                 // Its owner is unknown.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
-                Err(_) => true,
-            };
-            match is_stale {
-                true => fs::remove_file(path),
-                false => Err(io::Error::new(
-                    io::ErrorKind::AddrInUse,
-                    "another process listens on this socket",
-                )),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+                Err(_) => fs::remove_file(path),
             }
         }
         Ok(_) => Err(io::Error::new(
@@ -282,6 +275,17 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The error about a socket that has a listener.
+fn socket_in_use(client: &UnixStream) -> io::Error {
+    let owner = rustix::net::sockopt::socket_peercred(client);
+    let is_own = owner.is_ok_and(|owner| owner.pid == rustix::process::getpid());
+    let message = match is_own {
+        true => "this process listens on this socket already",
+        false => "another process listens on this socket",
+    };
+    io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
 /// The sockets that systemd passed (sd_listen_fds(3)), by name and by index.

@@ -73,7 +73,12 @@ impl Http3Sockets {
                     Some(open) => new.open.push(open.clone()),
                     None => {
                         let workers = plan.workers.get();
-                        if let Some(fresh) = self.open_sockets(bound.local(), workers, binder) {
+                        // Another listener of this plan may have the port at another address.
+                        let port = bound.local().port();
+                        let is_own = new.open.iter().any(|open| open.1.port() == port)
+                            || self.has_port(port);
+                        let local = bound.local();
+                        if let Some(fresh) = self.open_sockets(local, workers, is_own, binder) {
                             sockets = fresh;
                             new.open
                                 .push((listener.address.clone(), bound.local().clone()));
@@ -103,22 +108,30 @@ impl Http3Sockets {
     ) -> Vec<Option<QuicSocket>> {
         let socket = |listener: &ListenerPlan| {
             let open = self.open.iter().find(|open| open.0 == listener.address)?;
-            self.open_sockets(&open.1, 1, binder)?.pop()
+            let is_own = self.has_port(open.1.port());
+            self.open_sockets(&open.1, 1, is_own, binder)?.pop()
         };
         plan.listeners.iter().map(socket).collect()
     }
 
+    /// Whether this process has had the port.
+    fn has_port(&self, port: Option<u16>) -> bool {
+        port.is_some_and(|port| self.ports.contains(&port))
+    }
+
+    /// Opens the sockets of an address. `is_own` says whether this process has the port already.
     fn open_sockets(
         &self,
         local: &ListenAddress,
         workers: usize,
+        is_own: bool,
         binder: Option<&dyn Binder>,
     ) -> Option<Vec<QuicSocket>> {
         let ListenAddress::Tcp { address, ipv6_only } = local else {
             return None;
         };
         let open = || -> io::Result<Vec<QuicSocket>> {
-            if !self.ports.contains(&address.port()) {
+            if !is_own {
                 check_udp_is_free(local, binder)?;
             }
             // In the order in which the kernel numbers them.

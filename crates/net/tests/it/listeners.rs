@@ -73,15 +73,15 @@ fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), seen);
     }
-    // Another process has the port for IPv4, which would conflict with an IPv6 listener that accepts IPv4
-    // too.
+    // Another socket of this process has the port for IPv4, which would conflict with an IPv6 listener that
+    // accepts IPv4 too.
     let other = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = other.local_addr().unwrap().port();
     let address = |ipv6_only| ListenAddress::Tcp {
         address: SocketAddr::new("::".parse().unwrap(), port),
         ipv6_only,
     };
-    assert!(refusal(address(false)).contains("another process has port"));
+    assert!(refusal(address(false)).contains("this process listens on port"));
     let _server = Server::run(plan(vec![ListenerPlan::new(address(true), ends())]));
     let address = SocketAddr::new("::1".parse().unwrap(), port);
     assert_eq!(
@@ -91,16 +91,51 @@ fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
 }
 
 #[test]
-fn the_error_of_a_port_in_use_names_it() {
+fn the_error_of_a_port_that_this_process_has_blames_no_other() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let message = refusal(tcp(&address.to_string()));
     let expected = format!("cannot listen on {address}: ");
     assert!(message.starts_with(&expected), "{message}");
-    assert!(message.contains("another process has port"), "{message}");
+    let port = address.port();
+    let own = format!(
+        "; this process listens on port {port} already, at an address that overlaps this one"
+    );
+    assert!(message.ends_with(&own), "{message}");
     // Another engine has its sockets with SO_REUSEPORT, which must not share them silently.
     let server = Server::start(paths());
-    assert!(refusal(tcp(&server.address().to_string())).contains("another process has port"));
+    let message = refusal(tcp(&server.address().to_string()));
+    assert!(
+        message.contains("this process listens on port"),
+        "{message}"
+    );
+}
+
+#[test]
+fn addresses_of_one_plan_that_overlap_are_served_and_the_narrowest_one_gets_a_connection() {
+    let named = |name: &'static str| service(move |_| ok(name.to_owned()).into());
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]] {
+        let port = apus_testkit::free_port();
+        let addresses = [
+            (format!("[::]:{port}"), "all"),
+            (format!("0.0.0.0:{port}"), "ipv4"),
+            (format!("127.0.0.1:{port}"), "loopback"),
+        ];
+        let listeners = order.map(|at: usize| {
+            let (address, name) = &addresses[at];
+            ListenerPlan::new(tcp(address), named(name))
+        });
+        let _server = Server::run(plan(listeners.into()));
+        for (host, name) in [
+            ("127.0.0.1", "loopback"),
+            ("127.0.0.2", "ipv4"),
+            ("::1", "all"),
+        ] {
+            let address = SocketAddr::new(host.parse().unwrap(), port);
+            let text = Client::new(connect(address).unwrap()).get("/").text();
+            assert_eq!(text, name, "{host} {order:?}");
+        }
+    }
 }
 
 #[test]
@@ -128,7 +163,7 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
     // A socket file that a process listens on stays.
     let message = refusal(unix(&path, 0o600));
     assert!(
-        message.contains("another process listens on this socket"),
+        message.contains("this process listens on this socket already"),
         "{message}"
     );
     assert_eq!(connect_unix(&path).get("/b").text(), "/b");
