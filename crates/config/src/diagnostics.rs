@@ -81,6 +81,20 @@ impl Finding {
         self
     }
 
+    /// Adds advice to the advice that there is.
+    pub(super) fn add_help(&mut self, more: &str) {
+        self.help = Some(match self.help.take() {
+            Some(help) => format!("{help}; {more}"),
+            None => more.to_owned(),
+        });
+    }
+
+    /// Its file and its bytes there.
+    pub(super) fn place(&self) -> Option<(usize, usize, usize)> {
+        let span = self.span.as_ref();
+        span.map(|span| (span.file, span.bytes.start, span.bytes.end))
+    }
+
     /// Adds a second place that the error is about.
     #[must_use]
     pub(super) fn related(mut self, span: &SourceSpan, label: impl Into<String>) -> Self {
@@ -103,10 +117,7 @@ impl Diagnostics {
     /// The findings in the order of the files, none twice: what a site says wrong, its locations
     /// inherit.
     pub(super) fn in_order(mut self) -> Self {
-        self.findings.sort_by_key(|finding| {
-            let span = finding.span.as_ref();
-            span.map(|span| (span.file, span.bytes.start, span.bytes.end))
-        });
+        self.findings.sort_by_key(Finding::place);
         self.findings
             .dedup_by(|one, two| one.span == two.span && one.title == two.title);
         self

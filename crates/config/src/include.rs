@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, Error};
+use toml::de::DeTable;
 
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, ConfigTable, TableNode, shown};
 use super::raw::File;
 use super::source::{Setting, SourceFile, SourceSpan};
+use super::syntax::RepairedText;
 use super::value::Text;
 
 /// Reads a configuration file and those that it includes into one.
@@ -69,14 +70,18 @@ impl IncludeLoader<'_, '_> {
     fn source(&mut self, source: SourceFile, included: Option<&SourceSpan>) -> Option<File> {
         let text = source.text.clone();
         let file = self.reader.sources.add(source);
-        let (document, errors) = DeTable::parse_recoverable(&text);
-        for error in errors.iter().take(20) {
-            self.reader.report(syntax_error(error, file));
+        let repaired = RepairedText::of(&text, file);
+        for error in repaired.errors {
+            self.reader.report(error);
         }
-        if !errors.is_empty() {
-            // The rest of the file was guessed by the parser, and so would be its errors.
+        self.reader.is_partial |= repaired.is_partial;
+        if !repaired.is_toml {
             return None;
         }
+        let spans = repaired.broken.into_iter();
+        let spans = spans.map(|bytes| SourceSpan { file, bytes });
+        self.reader.broken.extend(spans);
+        let (document, _) = DeTable::parse_recoverable(&repaired.text);
         let node = TableNode {
             table: document.get_ref(),
             span: SourceSpan { file, bytes: 0..0 },
@@ -155,12 +160,4 @@ impl IncludeLoader<'_, '_> {
             }
         }
     }
-}
-
-fn syntax_error(error: &Error, file: usize) -> Finding {
-    let bytes = error.span().unwrap_or(0..0);
-    let mut message = error.message().lines();
-    let title = message.next().unwrap_or("this is not TOML").to_owned();
-    let rest: Vec<_> = message.collect();
-    Finding::error(&SourceSpan { file, bytes }, title, rest.join(", "))
 }

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 
+use apus_sites::Template;
 use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -14,8 +15,10 @@ use toml::de::{DeTable, DeValue};
 use super::LocalCertificates;
 use super::diagnostics::{Finding, nearest};
 use super::environment::{self, ExpandError};
+use super::equivalents;
 use super::files::ConfigFiles;
 use super::source::{Setting, SourceFiles, SourceSpan};
+use super::value_advice;
 
 /// The state of reading: the files, the findings and the environment.
 pub(super) struct ConfigReader<'a> {
@@ -26,6 +29,12 @@ pub(super) struct ConfigReader<'a> {
     pub(super) files: &'a ConfigFiles,
     /// The tables that have a key of this name.
     pub(super) tables_with: fn(&str) -> Vec<String>,
+    /// The key that is read.
+    key: String,
+    /// The values that stand in for those of lines with an error of syntax, which was reported.
+    pub(super) broken: Vec<SourceSpan>,
+    /// Whether lines with errors of syntax are left out, so that what is missing is no mistake.
+    pub(super) is_partial: bool,
     wrong: Vec<(SourceSpan, String)>,
     left_out: Vec<SourceSpan>,
     /// The folders that are served, with where they are named.
@@ -46,6 +55,9 @@ impl<'a> ConfigReader<'a> {
             local_certificates,
             files,
             tables_with,
+            key: String::new(),
+            broken: Vec::new(),
+            is_partial: false,
             wrong: Vec::new(),
             left_out: Vec::new(),
             roots: Vec::new(),
@@ -70,6 +82,14 @@ impl<'a> ConfigReader<'a> {
         self.left_out.contains(list)
     }
 
+    /// Adds to the first error that others may be found after it is corrected.
+    pub(super) fn say_that_more_may_follow(&mut self) {
+        let errors = self.findings.iter_mut().filter(|one| one.is_error());
+        if let Some(first) = errors.min_by_key(|one| one.place()) {
+            first.add_help("other mistakes may be found once this is corrected");
+        }
+    }
+
     /// Reports an error or a warning.
     pub(super) fn report(&mut self, finding: Finding) {
         self.findings.push(finding);
@@ -85,11 +105,17 @@ impl<'a> ConfigReader<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.report(Finding::error(
+        let finding = Finding::error(
             &node.span,
             format!("expected {expected}, found {found}"),
             format!("expected {expected}"),
-        ));
+        );
+        self.report(
+            match value_advice::of_type(&self.key, node.value, expected) {
+                Some(help) => finding.help(help),
+                None => finding,
+            },
+        );
     }
 }
 
@@ -125,14 +151,17 @@ fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Optio
     match environment::expand(text, reader.variable) {
         Ok(text) => Some(text),
         Err(ExpandError::NotSet(name)) => {
-            reader.report(
-                Finding::error(
-                    span,
-                    format!("the environment variable {name} is not set"),
-                    "read here",
-                )
-                .help(format!("set it, or give a default: ${{{name}:-default}}")),
+            let finding = Finding::error(
+                span,
+                format!("the environment variable {name} is not set"),
+                "read here",
             );
+            reader.report(finding.help(match is_request_variable(&name) {
+                true => format!(
+                    "write ${name} for the variable of a request, or $${{{name}}} before a letter"
+                ),
+                false => format!("set it, or give a default: ${{{name}:-default}}"),
+            }));
             None
         }
         Err(ExpandError::NotAReference(text)) => {
@@ -147,6 +176,11 @@ fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Optio
             None
         }
     }
+}
+
+/// Whether requests have a variable of this name.
+fn is_request_variable(name: &str) -> bool {
+    Template::parse(&format!("${name}")).is_ok()
 }
 
 /// A table of the file and its span.
@@ -166,7 +200,12 @@ impl TableNode<'_> {
             return Ok(None);
         };
         let node = ValueNode::new(value, self.span.file);
-        let read = Setting::read(&node, reader);
+        let outer = std::mem::replace(&mut reader.key, name.to_owned());
+        let read = match reader.broken.contains(&node.span) || is_mistaken(&node, reader) {
+            true => None,
+            false => Setting::read(&node, reader),
+        };
+        reader.key = outer;
         if read.is_none() {
             reader.wrong.push((self.span.clone(), name.to_owned()));
         }
@@ -189,23 +228,53 @@ impl TableNode<'_> {
                 format!("unknown key `{}`", shown(name)),
                 "no such key in this table",
             );
-            reader.report(match nearest(name, known.iter().copied()) {
-                Some(near) => finding.help(format!("did you mean `{near}`?")),
-                None => match (reader.tables_with)(name).as_slice() {
-                    [] => finding.help(format!("keys of this table: {}", known.join(", "))),
-                    tables => finding.help(format!("it is a key of {}", tables.join(" and "))),
-                },
-            });
+            reader.report(finding.help(advice(name, known, reader)));
         }
     }
 
     /// Reports that a required key is missing.
     pub(super) fn missing(&self, name: &str, reader: &mut ConfigReader<'_>) {
+        if reader.is_partial {
+            return;
+        }
         reader.report(Finding::error(
             &self.span,
             format!("the key `{name}` is missing"),
             format!("expected `{name}` in this table"),
         ));
+    }
+}
+
+/// Whether a value says something else than what was meant, which is reported.
+fn is_mistaken(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> bool {
+    let DeValue::String(text) = node.value else {
+        return false;
+    };
+    let Some(mistaken) = value_advice::mistaken(&reader.key, text) else {
+        return false;
+    };
+    let finding = Finding::error(&node.span, mistaken.title, mistaken.label);
+    reader.report(finding.help((mistaken.help)(&shown(text))));
+    true
+}
+
+/// What to write in place of an unknown key.
+fn advice(name: &str, known: &[&'static str], reader: &ConfigReader<'_>) -> String {
+    // Tables of changes of fields have names of fields one level below.
+    if known.contains(&"set") && known.contains(&"remove") && name.contains('-') {
+        let table = &reader.key;
+        return format!("a field is set by {table}.set = {{ {name} = \"value\" }}");
+    }
+    if let Some(advice) = equivalents::advice(name) {
+        return advice;
+    }
+    let tables = (reader.tables_with)(name);
+    if !tables.is_empty() {
+        return format!("it is a key of {}", tables.join(" and "));
+    }
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("keys of this table: {}", known.join(", ")),
     }
 }
 
@@ -298,11 +367,22 @@ pub(super) fn parse_string<T: StringType>(
         format!("`{shown}`: {why}")
     };
     let finding = Finding::error(span, title, format!("expected {}", expected::<T>()));
-    reader.report(match nearest(text, T::choices().iter().copied()) {
-        Some(near) => finding.help(format!("did you mean \"{near}\"?")),
+    let advice = value_advice::of_text(&reader.key, &shown).or_else(|| {
+        let near = nearest_choice(text, T::choices())?;
+        Some(format!("did you mean \"{near}\"?"))
+    });
+    reader.report(match advice {
+        Some(advice) => finding.help(advice),
         None => finding,
     });
     None
+}
+
+/// The choice that `text` was probably meant to be, whatever its case.
+fn nearest_choice<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
+    let same = choices.iter().find(|one| one.eq_ignore_ascii_case(text));
+    same.copied()
+        .or_else(|| nearest(text, choices.iter().copied()))
 }
 
 /// A value for a message: on one line, and cut if it is long.

@@ -5,25 +5,31 @@
 
 mod diagnostics;
 mod environment;
+mod equivalents;
 mod files;
 mod include;
 mod keys;
 mod listener_spans;
 mod plan;
+mod plan_changes;
 mod private_files;
 mod raw;
 mod reference;
 mod resolve;
 mod schema;
+mod size;
 mod source;
 mod string_type;
+mod syntax;
 mod table_schema;
 mod value;
+mod value_advice;
 mod variables;
 
 use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
+pub use equivalents::equivalents;
 pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use plan::{
@@ -31,6 +37,7 @@ pub use plan::{
     HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan, PhpPlan, ProxyPlan,
     ServerPlan, SitePlan, UpstreamPlan,
 };
+pub use plan_changes::changes;
 pub use reference::reference;
 pub use resolve::default_pool_folder;
 pub use schema::schema;
@@ -102,7 +109,13 @@ fn read(
     mut reader: ConfigReader<'_>,
     file: impl FnOnce(&mut ConfigReader<'_>) -> Option<raw::File>,
 ) -> Result<ServerPlan, Diagnostics> {
-    let plan = file(&mut reader).and_then(|file| resolve::plan(file, &mut reader));
+    // Without the lines that have errors of syntax, keys may seem to contradict each other.
+    let plan = file(&mut reader)
+        .filter(|_| !reader.is_partial)
+        .and_then(|file| resolve::plan(file, &mut reader));
+    if reader.is_partial {
+        reader.say_that_more_may_follow();
+    }
     let private = plan
         .as_ref()
         .map(|plan| private_files::find(plan, &mut reader));

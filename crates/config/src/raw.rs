@@ -13,6 +13,7 @@ use toml::de::DeValue;
 
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
+use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{
     DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
@@ -24,9 +25,7 @@ use super::string_type::{
     ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText, SiteHost, SitePath,
     StatusNumber, StatusSet, UriTemplate,
 };
-use super::value::{
-    FilePath, Int, Kilobytes, List, Map, Megabytes, OneOrMore, Seconds, Switch, Text,
-};
+use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use cache::{Cache, CacheStore};
 use layers::{BasicAuth, Cors, Jwt, RequestIds, SecurityHeaders};
 use php::Fastcgi;
@@ -75,7 +74,7 @@ keys! {
         /// 503.
         h2_max_tunnels: Int<0, 32_768> = Int(64),
         /// The largest HTTP/2 frame that is accepted, in bytes.
-        h2_max_frame_size: Int<16_384, 16_777_215> = Int(16_384),
+        h2_max_frame_size: Bytes<16_384, 16_777_215> = Bytes::new(16_384),
         /// Requests on one HTTP/2 or HTTP/3 connection. 0: no limit.
         h2_max_requests_per_conn: Int<0, { i64::MAX as u64 }> = Int(0),
         /// How long an HTTP/2 client with open requests may be silent before it gets a PING;
@@ -100,7 +99,7 @@ keys! {
         client_body_timeout: Seconds<1, YEAR> = Seconds::new(30),
         /// The slowest rate of a request body, in bytes per second, measured after
         /// `client_body_timeout`. 0: any rate.
-        client_body_rate: Int<0, 1_000_000_000> = Int(128),
+        client_body_rate: Bytes<0, 1_000_000_000> = Bytes::new(128),
         /// The largest rest of a request body that is read and discarded to keep the connection
         /// open, in KB.
         discard_body_size: Kilobytes<0, 1_000_000> = Kilobytes::new(256),

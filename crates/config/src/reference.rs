@@ -17,7 +17,10 @@ pub fn reference() -> String {
              it anew. For a start, read [configuration.md](configuration.md).\n\n\
              Relative paths are relative to the file in which they stand. In every string, `${NAME}` \
              is the environment variable `NAME`, `${NAME:-default}` has a default, and `$${` is a \
-             plain `${`.\n",
+             plain `${`.\n\n\
+             A time is a number of seconds, or a string with units (`ms`, `s`, `m`, `h`, `d`): `\"1m30s\"`. A size is a number in the \
+             unit that its key names, or a string with a unit (`B`, `K`, `M`, `G`, `T`, or `KB`, `KiB` and so on, in either case), each \
+             1024 of the one before: `\"16M\"`, `\"512 KB\"`.\n",
         ),
         seen: BTreeMap::new(),
     };

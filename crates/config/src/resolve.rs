@@ -7,7 +7,9 @@ mod layers;
 mod listen;
 mod php;
 mod proxy;
+mod proxy_loops;
 mod site;
+mod site_names;
 mod tls;
 mod upstream;
 
@@ -65,11 +67,15 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         None => Some(CacheStorePlan::default()),
     };
     let cache_place = raw_global.cache.as_ref().map(|cache| cache.span.clone());
+    if let Some(control) = &raw_global.control_socket {
+        listen::check_control_socket(control, &file.sites.0, reader);
+    }
     let mut global = global(raw_global, cache.unwrap_or_default(), reader);
     for name in request_id_fields(&file.sites.0) {
         global.trusted_proxies = global.trusted_proxies.request_id(name);
     }
     if file.sites.0.is_empty()
+        && !reader.has_wrong(&top, &["sites"])
         && !(file.sites.given && reader.findings.iter().any(Finding::is_error))
     {
         reader.report(
@@ -83,15 +89,17 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     }
     listen::check(&file.sites.0, reader);
     http3::check(&file.sites.0, reader);
+    proxy_loops::check(&file.sites.0, reader);
+    let names = site_names::of(&file.sites.0);
     let mut upstreams: Vec<UpstreamPlan> = Vec::new();
     let sites: Vec<_> = file
         .sites
         .value
         .0
         .into_iter()
-        .enumerate()
-        .filter_map(|(at, raw)| {
-            let resolved = site(&raw, at, &defaults, reader)?;
+        .zip(names)
+        .filter_map(|(raw, name)| {
+            let resolved = site(&raw, name, &defaults, reader)?;
             for upstream in resolved.upstreams {
                 // The same URL in two sites is the same group.
                 let name = &upstream.group.name;
@@ -335,7 +343,7 @@ struct ResolvedSite {
 
 fn site(
     raw: &Setting<raw::Site>,
-    at: usize,
+    name: String,
     defaults: &GlobalDefaults,
     reader: &mut ConfigReader<'_>,
 ) -> Option<ResolvedSite> {
@@ -367,13 +375,6 @@ fn site(
             SiteHost::Other => None,
         })
         .collect();
-    let name = match &raw.name {
-        Some(name) => name.0.clone(),
-        None => match names.first() {
-            Some(first) => first.to_string(),
-            None => format!("site-{}", at + 1),
-        },
-    };
     let groups = SiteUpstreams::new(raw, &name, reader);
     let (handler, settings, locations) =
         site::SiteResolver::new(raw, defaults, &groups).resolve(reader)?;

@@ -68,6 +68,7 @@ impl StringType for SiteHost {
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "_" => Ok(Self::Other),
+            _ if text.contains("://") => Err("a server name has no scheme".to_owned()),
             _ => parsed(text).map(|name| Self::Name(name, text.to_owned())),
         }
     }

@@ -1,4 +1,4 @@
-//! General types of values: numbers, times, sizes, lists and tables.
+//! General types of values: numbers, times, lists and tables.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl<const MIN: u64, const MAX: u64> Int<MIN, MAX> {
     }
 }
 
-fn integer(value: &DeValue<'_>) -> Option<u64> {
+pub(super) fn integer(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
@@ -73,15 +73,19 @@ impl<const MIN: u64, const MAX: u64> KeyType for Int<MIN, MAX> {
     }
 }
 
-fn out_of_range(node: &ValueNode<'_>, expected: &str, reader: &mut ConfigReader<'_>) {
-    reader.report(Finding::error(
+pub(super) fn out_of_range(node: &ValueNode<'_>, expected: &str, reader: &mut ConfigReader<'_>) {
+    reader.report(out_of_range_finding(node, expected));
+}
+
+pub(super) fn out_of_range_finding(node: &ValueNode<'_>, expected: &str) -> Finding {
+    Finding::error(
         &node.span,
         "the number is out of range",
         format!("expected {expected}"),
-    ));
+    )
 }
 
-fn number(value: &DeValue<'_>) -> Option<f64> {
+pub(super) fn number(value: &DeValue<'_>) -> Option<f64> {
     match value {
         DeValue::Integer(_) => integer(value).map(|integer| integer as f64),
         DeValue::Float(float) => float.as_str().parse().ok(),
@@ -89,7 +93,7 @@ fn number(value: &DeValue<'_>) -> Option<f64> {
     }
 }
 
-fn shown_number(number: f64) -> serde_json::Value {
+pub(super) fn shown_number(number: f64) -> serde_json::Value {
     if number.fract() == 0.0 {
         (number as u64).into()
     } else {
@@ -140,8 +144,16 @@ impl<const MIN: u64, const MAX: u64> KeyType for Seconds<MIN, MAX> {
             out_of_range(node, &Self::expected(), reader);
             return None;
         }
-        read_number(node, reader, (MIN, MAX), &Self::expected())
-            .map(|seconds| Self(Duration::from_secs_f64(seconds)))
+        let number = match integer(node.value) {
+            Some(number) if number > MAX && (MIN..=MAX).contains(&(number / 1000)) => {
+                let finding = out_of_range_finding(node, &Self::expected());
+                let help = format!("the number is in seconds; {number} ms are \"{number}ms\"");
+                reader.report(finding.help(help));
+                None
+            }
+            _ => read_number(node, reader, (MIN, MAX), &Self::expected()),
+        };
+        number.map(|seconds| Self(Duration::from_secs_f64(seconds)))
     }
 
     fn type_description() -> TypeDescription {
@@ -228,6 +240,11 @@ impl StringType for TimeWithUnits {
                 "m" => 60_000,
                 "h" => 3_600_000,
                 "d" => 86_400_000,
+                "" => {
+                    return Err(format!(
+                        "the unit is missing: write {count} or \"{count}s\""
+                    ));
+                }
                 _ => return Err("the units are ms, s, m, h and d".to_owned()),
             };
             milliseconds = count
@@ -237,52 +254,6 @@ impl StringType for TimeWithUnits {
             rest = after;
         }
         Ok(Self(Duration::from_millis(milliseconds)))
-    }
-}
-
-/// A number of bytes, written in units of `UNIT` bytes, from `MIN` to `MAX` units.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Size<const UNIT: u64, const MIN: u64, const MAX: u64>(
-    /// Bytes.
-    pub(super) u64,
-);
-
-/// From `MIN` to `MAX` kilobytes of 1024 bytes.
-pub(super) type Kilobytes<const MIN: u64, const MAX: u64> = Size<1024, MIN, MAX>;
-
-/// From `MIN` to `MAX` megabytes of 1024 * 1024 bytes.
-pub(super) type Megabytes<const MIN: u64, const MAX: u64> = Size<1_048_576, MIN, MAX>;
-
-impl<const UNIT: u64, const MIN: u64, const MAX: u64> Size<UNIT, MIN, MAX> {
-    pub(super) const fn new(units: u64) -> Self {
-        Self(units * UNIT)
-    }
-
-    pub(super) fn size(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
-
-    fn expected() -> String {
-        let unit = if UNIT == 1024 { "KB" } else { "MB" };
-        format!("a number of {unit} from {MIN} to {MAX}")
-    }
-}
-
-impl<const UNIT: u64, const MIN: u64, const MAX: u64> KeyType for Size<UNIT, MIN, MAX> {
-    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        read_number(node, reader, (MIN, MAX), &Self::expected())
-            .map(|units| Self((units * UNIT as f64) as u64))
-    }
-
-    fn type_description() -> TypeDescription {
-        TypeDescription::new(
-            Self::expected(),
-            json!({"type": "number", "minimum": MIN, "maximum": MAX}),
-        )
-    }
-
-    fn shown(&self) -> serde_json::Value {
-        shown_number(self.0 as f64 / UNIT as f64)
     }
 }
 

@@ -93,6 +93,49 @@ impl LocationPattern {
         }
     }
 
+    /// The prefix or the path, if it is no expression.
+    pub fn literal(&self) -> Option<&str> {
+        match &self.kind {
+            PatternKind::Exact(path) | PatternKind::Prefix { prefix: path, .. } => Some(path),
+            PatternKind::Regex(_) => None,
+        }
+    }
+
+    /// Whether a path of the pattern is used before those of longer prefixes and of expressions.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.kind, PatternKind::Exact(_))
+    }
+
+    /// Whether no expression is tried after this prefix.
+    pub fn is_final(&self) -> bool {
+        matches!(self.kind, PatternKind::Prefix { is_final: true, .. })
+    }
+
+    /// Whether it matches a path in normal form.
+    pub fn is_match(&self, path: &str) -> bool {
+        match &self.kind {
+            PatternKind::Exact(exact) => **exact == *path,
+            PatternKind::Prefix { prefix, .. } => path.starts_with(&**prefix),
+            PatternKind::Regex(regex) => regex.is_match(path.as_bytes()),
+        }
+    }
+
+    /// Whether this expression takes all paths of another pattern: those of a prefix without `^~`, or all paths at all if the
+    /// other one is an expression. Samples of paths decide.
+    pub fn takes_all_of(&self, other: &Self) -> bool {
+        const BELOW: [&str; 5] = ["", "zq7", "zq7/", "zq7.zq7", "Zq_7-~/0.Zq"];
+        let base = match &other.kind {
+            PatternKind::Exact(_) | PatternKind::Prefix { is_final: true, .. } => return false,
+            PatternKind::Prefix { prefix, .. } => &**prefix,
+            PatternKind::Regex(_) => "/",
+        };
+        let is_taken = |path: String| {
+            self.regex()
+                .is_some_and(|regex| regex.is_match(path.as_bytes()))
+        };
+        BELOW.iter().all(|below| is_taken(format!("{base}{below}")))
+    }
+
     /// The captures of its groups in `path`.
     pub(super) fn captures(&self, path: &[u8]) -> Captures {
         self.regex()

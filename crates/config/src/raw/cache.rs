@@ -2,11 +2,12 @@
 
 use super::{YEAR, not_given};
 use crate::keys::{choices, keys};
+use crate::size::{Kilobytes, Megabytes};
 use crate::source::Setting;
 use crate::string_type::caching::{KeyHost, KeyQuery, Lifetimes, NamePatternText, PurgeToken};
 use crate::string_type::origin::Token;
 use crate::string_type::{FieldName, NetworkText};
-use crate::value::{FilePath, Int, Kilobytes, Megabytes, OneOrMore, Seconds, Switch};
+use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch};
 
 const TEN_YEARS: u64 = 10 * YEAR;
 

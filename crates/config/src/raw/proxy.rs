@@ -9,12 +9,13 @@ use super::upstream::SameSite;
 use crate::keys::{
     ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, choices, keys,
 };
+use crate::size::{Kilobytes, Megabytes};
 use crate::string_type::origin::{
     CookiePath, Domain, MediaRangeText, NewDomain, ProxyHost, SearchText, UpgradeName,
     UpstreamName, UriPrefix,
 };
 use crate::string_type::{BodyText, FieldName, SitePath};
-use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, OneOrMore, Switch, Text, Time};
+use crate::value::{FilePath, Int, Map, OneOrMore, Switch, Text, Time};
 
 choices! {
     /// The form of paths that origins and scripts get.

@@ -2,8 +2,9 @@
 
 use super::YEAR;
 use crate::keys::{choices, keys};
+use crate::size::Megabytes;
 use crate::string_type::php::{ScriptPath, VariableName};
-use crate::value::{FilePath, Int, Map, Megabytes, OneOrMore, Seconds, Text, Time};
+use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
 
 keys! {
     /// Resident workers: each has the application in memory and handles one request after another.

@@ -9,6 +9,7 @@ use crate::plan::ListenerPlan;
 use crate::raw::Site;
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::ListenSpec;
+use crate::value::FilePath;
 
 /// The listeners of one site.
 pub(super) fn listeners(
@@ -142,6 +143,29 @@ pub(super) fn check(sites: &[Setting<Site>], reader: &mut ConfigReader<'_>) {
                 "expected the same on one address",
             )
             .related(&other.span, "the other one"),
+        );
+    }
+}
+
+/// Reports a site that listens at the path of the control socket.
+pub(super) fn check_control_socket(
+    control: &Setting<FilePath>,
+    sites: &[Setting<Site>],
+    reader: &mut ConfigReader<'_>,
+) {
+    let mut listeners = sites
+        .iter()
+        .flat_map(|site| site.listen.0.iter().chain(&site.listen_tls.0));
+    let is_same =
+        |listen: &&Setting<ListenSpec>| listen.value == ListenSpec::Unix(control.value.0.clone());
+    if let Some(listen) = listeners.find(is_same) {
+        reader.report(
+            Finding::error(
+                &listen.span,
+                "a site listens at the path of the control socket",
+                "expected another path",
+            )
+            .related(&control.span, "the control socket"),
         );
     }
 }

@@ -16,7 +16,7 @@ use apus_upstream::plan::{self, NodePlan};
 
 use super::cache;
 use super::proxy::{hold_request, hold_response, path_form, service_settings};
-use super::upstream::{FastcgiGroup, SiteUpstreams, response_limits};
+use super::upstream::{FastcgiGroup, GroupUser, SiteUpstreams, response_limits};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable, shown};
 use crate::plan::{FilesPlan, PhpPlan};
@@ -351,7 +351,7 @@ impl PhpResolver<'_> {
                 return None;
             }
         }
-        let found = self.groups.named(name, span, reader)?;
+        let found = self.groups.named(name, GroupUser::Php, span, reader)?;
         if !found.is_fastcgi {
             reader.report(
                 Finding::error(

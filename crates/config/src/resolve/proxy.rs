@@ -11,7 +11,7 @@ use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
 
 use super::cache;
-use super::upstream::{GroupReference, SiteUpstreams, same_site};
+use super::upstream::{GroupReference, GroupUser, SiteUpstreams, same_site};
 use crate::diagnostics::Finding;
 use crate::files::is_no_folder;
 use crate::keys::{ConfigReader, ConfigTable};
@@ -111,7 +111,9 @@ impl ProxyResolver<'_> {
     ) -> Option<GroupReference> {
         match &upstream.target {
             UpstreamTarget::Group(name) => {
-                let found = self.groups.named(name, &upstream.span, reader)?;
+                let found = self
+                    .groups
+                    .named(name, GroupUser::Proxy, &upstream.span, reader)?;
                 if found.is_fastcgi {
                     reader.report(
                         Finding::error(

@@ -2,6 +2,7 @@
 
 mod files;
 mod handler;
+mod shadowed_locations;
 
 use std::cell::{Cell, OnceCell};
 
@@ -279,6 +280,7 @@ impl<'a> SiteResolver<'a> {
         reader: &mut ConfigReader<'_>,
     ) {
         self.report_unused_php(reader);
+        self.warn_beside_return(locations, reader);
         let own = &self.site.keys;
         if let Some(upstream) = own
             .upstream
@@ -323,6 +325,28 @@ impl<'a> SiteResolver<'a> {
         }
     }
 
+    /// Warns of keys of files without effect in a site that responds with its `return`.
+    fn warn_beside_return(&self, locations: &[LocationPlan], reader: &mut ConfigReader<'_>) {
+        let own = &self.site.keys;
+        let Some(keys) = &own.r#return else { return };
+        let mut handlers = locations.iter().map(|location| &location.handler);
+        let has_files =
+            handlers.any(|handler| matches!(handler, HandlerPlan::Files(_) | HandlerPlan::Php(_)));
+        for (key, span) in files::given(own) {
+            if !has_files || (key == "root" && !self.effective.root.get()) {
+                reader.report(
+                    Finding::warning(
+                        span,
+                        format!("`{key}` has no effect"),
+                        "the site responds with its `return`, and no location uses this key",
+                    )
+                    .related(&keys.span, "here")
+                    .help("write the `return` in a location, or leave one of the two out"),
+                );
+            }
+        }
+    }
+
     /// Its locations.
     fn locations(&self, reader: &mut ConfigReader<'_>) -> Option<Vec<LocationPlan>> {
         let raw = &self.site.locations.0;
@@ -343,6 +367,7 @@ impl<'a> SiteResolver<'a> {
                 );
             }
         }
+        shadowed_locations::check(raw, reader);
         let locations: Vec<_> = raw
             .iter()
             .map(|location| self.location(location, reader))
@@ -519,6 +544,7 @@ fn return_handler(
             .map_err(|_| InvalidReturn::Status)
             .and_then(|kind| ReturnHandler::text(status, kind, &text.0))
             .map_err(|error| (error, text.span.clone())),
+        (None, None) if reader.has_wrong(&keys.span, &["location", "text"]) => return None,
         (None, None) if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) => {
             reader.report(Finding::error(
                 &keys.span,

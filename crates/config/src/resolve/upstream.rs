@@ -41,6 +41,35 @@ struct NamedGroup {
     upstream: Option<UpstreamPlan>,
 }
 
+/// The kind of handler that names a group.
+#[derive(Clone, Copy)]
+pub(super) enum GroupUser {
+    Proxy,
+    Php,
+}
+
+impl GroupUser {
+    /// What was probably meant by a name that no group has.
+    fn advice(self, name: &str) -> String {
+        let is_socket = name.ends_with(".sock") || name.ends_with(".socket");
+        match self {
+            Self::Php if is_socket => {
+                format!("write \"./{name}\" for a socket in this folder, or its whole path")
+            }
+            Self::Php => format!(
+                "add [[sites.upstreams]] with name = \"{name}\" and protocol = \"fastcgi\" to the site, or \
+                 write \"{name}:9000\" for a server, or \"/run/php/{name}.sock\" for a socket"
+            ),
+            Self::Proxy if is_socket => {
+                format!("write \"unix:{name}\" for a socket in this folder")
+            }
+            Self::Proxy => format!(
+                "add [[sites.upstreams]] with name = \"{name}\" to the site, or write \"http://{name}\""
+            ),
+        }
+    }
+}
+
 /// The facts of a group that a handler needs.
 pub(super) struct GroupReference {
     /// The name among the groups of all sites.
@@ -120,6 +149,7 @@ impl<'a> SiteUpstreams<'a> {
     pub(super) fn named(
         &self,
         name: &str,
+        user: GroupUser,
         span: &SourceSpan,
         reader: &mut ConfigReader<'_>,
     ) -> Option<GroupReference> {
@@ -131,15 +161,16 @@ impl<'a> SiteUpstreams<'a> {
                 let finding = Finding::error(
                     span,
                     format!("the site has no group of origins `{}`", shown(name)),
-                    "expected the name of one of its `upstreams`, or a URL",
+                    match user {
+                        GroupUser::Proxy => "expected the name of one of its `upstreams`, or a URL",
+                        GroupUser::Php => {
+                            "expected the name of one of its `upstreams`, the path of a socket, or \"host:port\""
+                        }
+                    },
                 );
                 reader.report(match nearest(name, names) {
                     Some(near) => finding.help(format!("did you mean \"{near}\"?")),
-                    None => finding.help(format!(
-                        "add [[sites.upstreams]] with name = \"{0}\" to the site, or write \
-                         \"http://{0}\"",
-                        shown(name)
-                    )),
+                    None => finding.help(user.advice(&shown(name))),
                 });
             }
             return None;

@@ -66,5 +66,19 @@ pub(super) fn of(
             None => finding,
         });
     }
+    if kind == Handler::Return {
+        let alias = location.alias.as_ref().map(|key| ("alias", &key.span));
+        for (key, span) in alias.into_iter().chain(files::given(own)) {
+            let finding = Finding::warning(
+                span,
+                format!("`{key}` has no effect"),
+                "the location responds with its `return`",
+            );
+            reader.report(match why {
+                Some(why) => finding.related(why, "here"),
+                None => finding,
+            });
+        }
+    }
     others.is_empty().then_some(kind)
 }

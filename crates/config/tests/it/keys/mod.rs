@@ -280,6 +280,7 @@ fn the_reference_the_page_of_variables_and_the_schema_are_current() {
         ("reference.md", config::reference()),
         ("variables.md", config::variables()),
         ("apus.schema.json", schema),
+        ("equivalents.md", config::equivalents()),
     ] {
         let path = root.join(name);
         if std::env::var_os("APUS_BLESS").is_some() {
