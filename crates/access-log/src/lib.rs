@@ -23,7 +23,7 @@ use apus_private_files::{PrivateFiles, register};
 use apus_sites::{Observer, OnCompletion, WorkerObserver};
 
 pub use format::{LogFormat, LogFormatError};
-pub use writer::{LogFileCounts, LogWriter, LogWriterHandle};
+pub use writer::{LogFileCounts, LogWriter, LogWriterHandle, ReopenFailure};
 
 use line::{LogClock, LogLine};
 use writer::{LineBatch, LogFile, LogFiles};

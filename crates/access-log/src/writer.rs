@@ -171,18 +171,12 @@ impl LogFile {
         }
     }
 
-    fn reopen(&self) {
-        match open_file(&self.path, self.opener.as_ref()) {
-            Ok(file) => {
-                let mut output = locked(&self.output);
-                output.file = file;
-                output.is_torn = false;
-            }
-            Err(error) => error!(
-                path = %self.path.display(), %error,
-                "the access log cannot be reopened; lines still go to the old file"
-            ),
-        }
+    fn reopen(&self) -> io::Result<()> {
+        let file = open_file(&self.path, self.opener.as_ref())?;
+        let mut output = locked(&self.output);
+        output.file = file;
+        output.is_torn = false;
+        Ok(())
     }
 }
 
@@ -233,9 +227,18 @@ pub struct LogWriter {
     batches: mpsc::Receiver<LineBatch>,
 }
 
+/// An access log that cannot be reopened. Its lines still go to the old file.
+#[derive(Debug)]
+pub struct ReopenFailure {
+    /// The path of the log.
+    pub path: PathBuf,
+    /// Why it cannot be opened.
+    pub error: io::Error,
+}
+
 /// A command to the running writer, with the channel that reports its completion.
 enum WriterCommand {
-    Reopen(oneshot::Sender<()>),
+    Reopen(oneshot::Sender<Vec<ReopenFailure>>),
     Finish(oneshot::Sender<()>),
 }
 
@@ -259,14 +262,14 @@ impl LogWriter {
                     command = commands_receiver.recv() => {
                         let Some(command) = command else { return };
                         // The branch above has priority, so all batches before the command are written.
-                        let done = match command {
+                        match command {
                             WriterCommand::Reopen(done) => {
-                                reopen_all(files.all()).await;
-                                done
+                                let _ = done.send(reopen_all(files.all()).await);
                             }
-                            WriterCommand::Finish(done) => done,
-                        };
-                        let _ = done.send(());
+                            WriterCommand::Finish(done) => {
+                                let _ = done.send(());
+                            }
+                        }
                     }
                 }
             }
@@ -283,9 +286,9 @@ pub struct LogWriterHandle {
 
 impl LogWriterHandle {
     /// Reopens every file by its name, as after a rotation. Batches that were sent before still go to the
-    /// old file.
-    pub async fn reopen(&self) {
-        self.run(WriterCommand::Reopen).await;
+    /// old file. Returns the files that cannot be opened; `None` if the writer does not respond, which is logged.
+    pub async fn reopen(&self) -> Option<Vec<ReopenFailure>> {
+        self.run(WriterCommand::Reopen).await
     }
 
     /// Returns when all batches that were sent so far are written.
@@ -294,17 +297,20 @@ impl LogWriterHandle {
     }
 
     /// Runs a command, with a timeout: a disk that hangs must not block the control thread.
-    async fn run(&self, command: impl FnOnce(oneshot::Sender<()>) -> WriterCommand) {
+    async fn run<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> WriterCommand) -> Option<T> {
         const TIMEOUT: Duration = Duration::from_secs(5);
 
         let (done, is_done) = oneshot::channel();
         let completion = async {
-            if self.commands.send(command(done)).await.is_ok() {
-                let _ = is_done.await;
-            }
+            self.commands.send(command(done)).await.ok()?;
+            is_done.await.ok()
         };
-        if tokio::time::timeout(TIMEOUT, completion).await.is_err() {
-            error!("the access logs wait for a disk or a reader that does not respond");
+        match tokio::time::timeout(TIMEOUT, completion).await {
+            Ok(result) => result,
+            Err(_) => {
+                error!("the access logs wait for a disk or a reader that does not respond");
+                None
+            }
         }
     }
 
@@ -325,9 +331,18 @@ impl LogWriterHandle {
     }
 }
 
-async fn reopen_all(files: Vec<Arc<LogFile>>) {
-    let reopen = tokio::task::spawn_blocking(move || files.iter().for_each(|file| file.reopen()));
-    let _ = reopen.await;
+async fn reopen_all(files: Vec<Arc<LogFile>>) -> Vec<ReopenFailure> {
+    let reopen = tokio::task::spawn_blocking(move || {
+        let failures = files.iter().filter_map(|file| {
+            let error = file.reopen().err()?;
+            Some(ReopenFailure {
+                path: file.path.clone(),
+                error,
+            })
+        });
+        failures.collect()
+    });
+    reopen.await.unwrap_or_default()
 }
 
 /// Writes on the blocking pool, so that a slow disk delays only the log.

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use apus_bench::parse_duration;
 use apus_server::ListenArgument;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -72,13 +74,16 @@ Examples:
     /// Report every mistake of a configuration, with its file and line
     ///
     /// Reads the configuration and all files that it names, as `apus serve` does, but starts nothing.
+    ///
+    /// Exit status: 0 if there are no mistakes (there may be warnings), 1 if there are some, 2 if there is no such file.
     #[command(after_long_help = "\
 Examples:
   apus check                           ./apus.toml
+  apus check public                    a folder, or the apus.toml in it
   apus check sites.toml --json         for an editor or a pipeline")]
     Check {
-        /// The configuration file [default: ./apus.toml]
-        #[arg(value_hint = ValueHint::FilePath)]
+        /// The configuration file, or a folder with it or to serve [default: ./apus.toml]
+        #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
         file: Option<PathBuf>,
         /// Check for `apus serve --tls`, with which sites need not name a certificate
         #[arg(long)]
@@ -108,6 +113,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus upstream drain app 10.0.0.1:9501           only clients whose sticky cookie names it
+  apus upstream drain app 10.0.0.1:9501 --wait    and wait until it has no request
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
     Upstream(UpstreamArguments),
@@ -437,6 +443,14 @@ pub(crate) struct UpstreamArguments {
     pub(crate) group: String,
     /// The name of the node, or its address if it has no name
     pub(crate) node: String,
+    /// Wait until no request is under way at the node
+    ///
+    /// Shows on a terminal how many there are. Exit status: 0 if there are none, 1 after the time-out.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait, such as 90s, 5m or 1h
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, requires = "wait")]
+    pub(crate) timeout: Duration,
     /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,

@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod bench_compare;
 mod certificate_commands;
+mod drain_wait;
 mod live_view;
 mod load_course;
 mod manual;
@@ -164,8 +165,19 @@ fn run_dev(arguments: DevArguments) -> Result<(), CommandError> {
     })
 }
 
-fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
-    let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
+fn run_check(argument: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
+    let folder = argument.as_ref().filter(|path| path.is_dir()).cloned();
+    let file = match (&folder, argument) {
+        (Some(folder), _) => folder.join(apus_server::DEFAULT_FILE),
+        (None, Some(file)) => file,
+        (None, None) => apus_server::DEFAULT_FILE.into(),
+    };
+    if !file.exists() {
+        return match &folder {
+            Some(folder) => check_folder(folder, json),
+            None => Err(no_such_configuration(&file, json)),
+        };
+    }
     let (diagnostics, certificates, is_good) = match check(&file, tls) {
         Ok(checked) => (checked.warnings, checked.certificates, true),
         Err(mistakes) => (mistakes, Vec::new(), false),
@@ -182,11 +194,53 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), Command
             }
             print(format!("{}: good\n", file.display()).as_bytes());
         }
+        if let Some(folder) = &folder {
+            let note = format!(
+                "`apus serve {}` serves this configuration, and `apus serve {}` the files of the folder\n",
+                file.display(),
+                folder.display()
+            );
+            print(note.as_bytes());
+        }
     }
     match is_good {
         true => Ok(()),
         false => Err(CommandError::Reported),
     }
+}
+
+/// Checks a folder to serve.
+fn check_folder(folder: &Path, json: bool) -> Result<(), CommandError> {
+    std::fs::read_dir(folder).map_err(|error| {
+        CommandError::Failed(format!("cannot serve {}: {error}", folder.display()))
+    })?;
+    match json {
+        true => print_json(&serde_json::json!([])),
+        false => print(
+            format!(
+                "{0}: good; `apus serve {0}` serves this folder\n",
+                folder.display()
+            )
+            .as_bytes(),
+        ),
+    }
+    Ok(())
+}
+
+/// The misuse of `apus check` with a file that does not exist.
+fn no_such_configuration(file: &Path, json: bool) -> CommandError {
+    let message = format!(
+        "{}: there is no such file or folder; expected a configuration file or a folder to serve",
+        file.display()
+    );
+    if !json {
+        return CommandError::Misused(message);
+    }
+    print_json(&serde_json::json!([{
+        "severity": "error", "message": message, "file": null, "line": null, "column": null, "text": null,
+        "label": null, "help": null,
+    }]));
+    CommandError::ReportedMisuse
 }
 
 fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
@@ -204,7 +258,10 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
             NodeCommand::Down => control::NodeChange::Down,
         },
     };
-    run_ask(&running, &request)
+    match arguments.wait {
+        true => drain_wait::run(&running, &request, arguments.timeout),
+        false => run_ask(&running, &request),
+    }
 }
 
 fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {

@@ -44,10 +44,22 @@ pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> Stri
                 .get("warnings")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            match warnings.trim_end() {
-                "" => "reloaded\n".to_owned(),
-                warnings => format!("{warnings}\nreloaded\n"),
+            let mut text = match warnings.trim_end() {
+                "" => String::new(),
+                warnings => format!("{warnings}\n"),
+            };
+            let changes = value.get("changes").and_then(Value::as_array);
+            match changes.map(Vec::as_slice) {
+                None => {}
+                Some([]) => text.push_str("nothing has changed\n"),
+                Some(changes) => {
+                    for change in changes.iter().filter_map(Value::as_str) {
+                        let _ = writeln!(text, "{change}");
+                    }
+                }
             }
+            text.push_str("reloaded\n");
+            text
         }
         control::ControlRequest::Stop => "stopped\n".to_owned(),
         control::ControlRequest::Upstream { .. } => "changed\n".to_owned(),

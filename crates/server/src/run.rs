@@ -41,7 +41,7 @@ use crate::signals::ServerSignals;
 use crate::source::ConfigSource;
 use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
-use apus_config::{Recording, ServerPlan};
+use apus_config::{Recording, ServerPlan, changes};
 
 /// The interval of checks whether a local certificate expires soon.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -99,6 +99,8 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         options.workers,
     );
     core_dumps::turn_off();
+    // It depends on the user, who may change below.
+    let default_socket = socket_path(options.source.path());
     // This must come before any thread, which would keep root for itself.
     let separated = privileges::separate(&loader, options.user.as_deref())?;
     let (helper, control) = separated
@@ -111,6 +113,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         loader,
         helper: helper.clone(),
         control,
+        default_socket,
         options,
     });
     if let Some(helper) = helper {
@@ -140,6 +143,8 @@ struct ServerParts {
     helper: Option<Arc<HelperClient>>,
     /// The control socket, if root had to create it.
     control: Option<BoundControlSocket>,
+    /// The default path of the control socket, for the user who started the server.
+    default_socket: PathBuf,
     options: ServeOptions,
 }
 
@@ -163,6 +168,8 @@ struct ControlThread {
     started: StartTime,
     reloads: u64,
     last_failure: Option<String>,
+    /// The user that the configuration named at the start, unless it has no effect here.
+    account: Option<Option<SystemAccount>>,
     access_logs: AccessLogs,
     log_writer: LogWriterHandle,
     logging: ApplicationLog,
@@ -177,6 +184,13 @@ struct RunningPlan {
     cached: Vec<CachedHandler>,
     config: ServerPlan,
     recording: LoadedByRoot,
+}
+
+/// What a reload did.
+struct ReloadReport {
+    warnings: String,
+    /// What differs from the configuration before, in words.
+    changes: Vec<String>,
 }
 
 /// The events of the control thread.
@@ -197,6 +211,7 @@ impl ControlThread {
             mut loader,
             helper,
             control,
+            default_socket,
             options,
         } = parts;
         let signals = ServerSignals::install().map_err(ServeError::Runtime)?;
@@ -228,12 +243,13 @@ impl ControlThread {
         let logging = ApplicationLog::start(Some(log_level))?;
         descriptors::raise_limit();
         log_user(options.user.as_deref(), account.as_ref());
+        let can_have_user = options.user.is_none() && (helper.is_some() || geteuid().is_root());
         // The control socket comes before the engine: addresses may be shared, this may not.
         let control = match control {
             Some(control) => control,
             None => bind_control_socket(&loader, control_socket.as_deref())?,
         };
-        if !control.files().is_at(&socket_path(loader.source().path())) {
+        if !control.files().is_at(&default_socket) {
             let socket = control.files().socket().display();
             info!(
                 %socket,
@@ -316,6 +332,7 @@ impl ControlThread {
             started: StartTime::now(),
             reloads: 0,
             last_failure: None,
+            account: can_have_user.then_some(account),
             access_logs,
             log_writer: writer.spawn(),
             logging,
@@ -327,7 +344,7 @@ impl ControlThread {
         loop {
             match self.next_event().await {
                 ServerEvent::Stop => break,
-                ServerEvent::Reopen => self.reopen_logs().await,
+                ServerEvent::Reopen => reopen_logs(&self.log_writer).await,
                 ServerEvent::Renew => self.renew().await,
                 ServerEvent::CertificateIssued => self.use_certificates(),
                 ServerEvent::CheckCredentials => self.check_credentials(),
@@ -362,14 +379,14 @@ impl ControlThread {
 
     fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
         match upstream_admin::set_node(self.loader.upstreams(), group, node, change) {
-            Ok(()) => {
+            Ok(group) => {
                 info!(
                     group,
                     node,
                     ?change,
                     "set the state of a node by the control socket"
                 );
-                ControlResponse::Done(json!({}))
+                ControlResponse::Done(json!({ "group": group, "node": node }))
             }
             Err(message) => ControlResponse::Failed {
                 message,
@@ -431,11 +448,6 @@ impl ControlThread {
             _ = self.credential_check.tick() => ServerEvent::CheckCredentials,
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
         }
-    }
-
-    async fn reopen_logs(&self) {
-        self.log_writer.reopen().await;
-        info!("access logs reopened");
     }
 
     async fn renew(&mut self) {
@@ -517,11 +529,15 @@ impl ControlThread {
         let result = self.try_reload().await;
         notify(&[NotifyState::Ready]);
         match result {
-            Ok(warnings) => {
+            Ok(ReloadReport { warnings, changes }) => {
                 self.reloads += 1;
                 self.last_failure = None;
-                info!("reloaded");
-                ControlResponse::Done(json!({ "warnings": warnings }))
+                let what = match changes.as_slice() {
+                    [] => "none".to_owned(),
+                    changes => changes.join("; "),
+                };
+                info!(changes = what, "reloaded");
+                ControlResponse::Done(json!({ "warnings": warnings, "changes": changes }))
             }
             Err(failure) => {
                 let message = failure.to_string();
@@ -536,7 +552,7 @@ impl ControlThread {
         }
     }
 
-    async fn try_reload(&mut self) -> Result<String, ServeError> {
+    async fn try_reload(&mut self) -> Result<ReloadReport, ServeError> {
         let before = self.loader.pools().all();
         let loaded = match self.loader.load(Some(&self.access_logs)) {
             Ok(loaded) => loaded,
@@ -561,6 +577,9 @@ impl ControlThread {
         if loaded.has_old_cache {
             warnings += "changes of [global.cache] need a restart\n";
         }
+        if (self.account.as_ref()).is_some_and(|started| *started != loaded.account) {
+            warnings += "another `user` or `group` needs a restart\n";
+        }
         self.logging.set_level(Some(loaded.log_level))?;
         if let Err(error) = self.put_in_force(loaded.plan, loaded.groups).await {
             self.loader.pools().retain(&self.loaded.pools).await;
@@ -584,12 +603,13 @@ impl ControlThread {
         self.loader.apply_on_demand(&loaded.config);
         self.certificates
             .apply(managed_certificates(&loaded.config).cloned().collect());
+        let changes = changes(&self.loaded.config, &loaded.config);
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
-        Ok(warnings)
+        Ok(ReloadReport { warnings, changes })
     }
 
     /// Stops PHP workers that are no longer configured, and restarts the others. Returns warnings.
@@ -652,7 +672,7 @@ impl ControlThread {
                     warn!("stopped at once: open requests were aborted");
                     break;
                 }
-                _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
+                _ = self.signals.reopen.recv() => reopen_logs(&self.log_writer).await,
                 mut exchange = self.control.next() => match exchange.request() {
                     ControlRequest::Stop => waiting.push(exchange),
                     ControlRequest::Status
@@ -723,6 +743,25 @@ impl ControlThread {
         ];
         apus_control::status(&source, self.started, &self.engine, own)
     }
+}
+
+/// Reopens the access logs, and logs in one line whether that was possible.
+async fn reopen_logs(writer: &LogWriterHandle) {
+    let Some(failures) = writer.reopen().await else {
+        return;
+    };
+    if failures.is_empty() {
+        info!("access logs reopened");
+        return;
+    }
+    let failures = failures.iter();
+    let causes: Vec<_> = failures
+        .map(|failure| format!("{}: {}", failure.path.display(), failure.error))
+        .collect();
+    error!(
+        "access logs cannot be reopened, and their lines still go to the old files: {}",
+        causes.join("; ")
+    );
 }
 
 /// Resolves the names of new origins, so that the first requests find them.

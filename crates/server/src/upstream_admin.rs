@@ -8,7 +8,7 @@ use apus_upstream::{GroupStatus, NodeAvailability, NodeStatus, OutReason, Upstre
 use serde_json::{Value, json};
 
 /// Changes the state of a node. `group` is the name of a group, or the part after the name of its
-/// site if that is unique.
+/// site if that is unique. Returns the name of the group.
 ///
 /// # Errors
 /// The message for the operator.
@@ -17,12 +17,9 @@ pub(crate) fn set_node(
     group: &str,
     node: &str,
     change: NodeChange,
-) -> Result<(), String> {
-    let names: Vec<_> = upstreams
-        .status()
-        .into_iter()
-        .map(|group| group.name)
-        .collect();
+) -> Result<String, String> {
+    let groups = upstreams.status();
+    let names: Vec<_> = groups.iter().map(|group| group.name.clone()).collect();
     let own_name = |name: &str| name.rsplit_once('/').is_some_and(|(_, own)| own == group);
     let meant: Vec<_> = match names.iter().find(|name| &***name == group) {
         Some(name) => vec![name],
@@ -46,9 +43,21 @@ pub(crate) fn set_node(
             "no group is named `{group}`; expected one of {}",
             known()
         )),
-        [name] => upstreams
-            .set_node(name, node, admin)
-            .map_err(|error| error.to_string()),
+        [name] => match upstreams.set_node(name, node, admin) {
+            Ok(()) => Ok(name.to_string()),
+            Err(_) => {
+                let group = groups.iter().find(|group| group.name == **name);
+                let nodes = group.into_iter().flat_map(|group| &group.nodes);
+                let nodes: Vec<_> = nodes.map(|node| &*node.name).collect();
+                Err(match nodes.as_slice() {
+                    [] => format!("the group `{name}` has no node `{node}`, and none at all yet"),
+                    nodes => format!(
+                        "the group `{name}` has no node `{node}`; expected one of {}",
+                        nodes.join(", ")
+                    ),
+                })
+            }
+        },
         _ => Err(format!(
             "several sites have a group `{group}`; add the name of the site: {}",
             known()
@@ -189,7 +198,10 @@ mod tests {
         let unknown = failure("ap", "node");
         assert!(unknown.contains("no group is named `ap`"), "{unknown}");
         let node = failure("one/app", "other");
-        assert!(node.contains("`other`"), "{node}");
+        assert_eq!(
+            node,
+            "the group `one/app` has no node `other`; expected one of node"
+        );
         let none = set_node(&Upstreams::new(), "app", "node", NodeChange::Up).unwrap_err();
         assert_eq!(none, "the configuration has no upstream groups");
     }

@@ -27,6 +27,80 @@ fn every_mistake_is_reported_with_its_position() {
 }
 
 #[test]
+fn a_folder_is_checked_as_a_configuration_or_as_one_to_serve() {
+    let home = Home::new();
+    let (out, _) = home.expect(&["check", "site"], 0);
+    assert_eq!(out, "site: good; `apus serve site` serves this folder\n");
+    let (out, _) = home.expect(&["check", "site", "--json"], 0);
+    assert_eq!(out.trim(), "[]");
+    home.make_folder("conf");
+    home.write(
+        "conf/apus.toml",
+        "[[sites]]\nroot = \"../site\"\nlisten = 8080\n",
+    );
+    let (out, _) = home.expect(&["check", "conf"], 0);
+    assert_eq!(
+        out,
+        "conf/apus.toml: good\n\
+         `apus serve conf/apus.toml` serves this configuration, and `apus serve conf` the files of the folder\n"
+    );
+    home.write(
+        "conf/apus.toml",
+        "[[sites]]\nroot = \"nothere\"\nlisten = 8080\n",
+    );
+    let (_, errors) = home.expect(&["check", "conf"], 1);
+    assert!(errors.contains("conf/apus.toml:2:8"), "{errors}");
+}
+
+#[test]
+fn the_status_is_1_for_mistakes_and_2_for_what_does_not_exist() {
+    let home = Home::new();
+    let missing =
+        "there is no such file or folder; expected a configuration file or a folder to serve\n";
+    let (_, errors) = home.expect(&["check"], 2);
+    assert_eq!(errors, format!("error: apus.toml: {missing}"));
+    let (_, errors) = home.expect(&["check", "no.toml"], 2);
+    assert_eq!(errors, format!("error: no.toml: {missing}"));
+    let (json, _) = home.expect(&["check", "no.toml", "--json"], 2);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["severity"], "error");
+    for arguments in [
+        &["serve", "no.toml"][..],
+        &["explain", "GET", "http://a/", "--config", "no.toml"],
+        &["reload", "no.toml"],
+        &["check", "--nothing"],
+    ] {
+        home.expect(arguments, 2);
+    }
+    home.write(
+        "apus.toml",
+        "[[sites]]\nroot = \"site\"\nlisten = 0\nrooot = 1\n",
+    );
+    for arguments in [
+        &["check"][..],
+        &["serve"],
+        &["explain", "GET", "http://a/"],
+        &["reload"],
+    ] {
+        let (_, errors) = home.expect(arguments, 1);
+        assert!(
+            errors.contains("unknown key `rooot`"),
+            "{arguments:?} {errors}"
+        );
+    }
+    home.write(
+        "apus.toml",
+        "[[sites]]\nroot = \"site\"\nlisten = 0\nreturn = { status = 404 }\n",
+    );
+    let (out, warnings) = home.expect(&["check"], 0);
+    assert_eq!(out, "apus.toml: good\n");
+    assert!(
+        warnings.contains("warning: `root` has no effect"),
+        "{warnings}"
+    );
+}
+
+#[test]
 fn check_and_explain_create_no_file() {
     let home = Home::new();
     home.write(

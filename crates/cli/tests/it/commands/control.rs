@@ -36,7 +36,10 @@ fn a_reload_returns_when_the_new_configuration_is_live() {
             + &config(second, "second").replace("sites]]", "sites]]\nserver_name = \"b\""),
     );
     let (out, _) = home.expect(&["reload"], 0);
-    assert_eq!(out, "reloaded\n");
+    assert_eq!(
+        out,
+        "site site-1 changed: handler\nsite b added\nreloaded\n"
+    );
     assert_eq!(apus.get("/").body, "new");
     assert_eq!(
         crate::harness::get(([127, 0, 0, 1], second).into(), "/").body,
@@ -86,6 +89,53 @@ fn a_file_with_mistakes_leaves_the_old_plan_live_and_is_reported() {
     assert!(apus.log().contains("the reload failed"), "{}", apus.log());
     // `stop` works with a file that has mistakes.
     home.expect(&["stop"], 0);
+}
+
+#[test]
+fn a_reload_says_what_changed() {
+    let home = Home::new();
+    let (port, other) = (free_port(), free_port());
+    let site = format!(
+        "[[sites]]\nname = \"shop\"\nlisten = [\"127.0.0.1:{port}\"]\nroot = \"site\"\n\
+         [[sites.locations]]\npath = \"/a/\"\nreturn = {{ status = 404 }}\n"
+    );
+    home.write("apus.toml", &site);
+    let apus = home.serve(&[]);
+    let reload = |text: String| {
+        home.write("apus.toml", text);
+        home.expect(&["reload"], 0).0
+    };
+    // Lines that move change nothing.
+    let out = reload(format!("# A comment\n\n{site}"));
+    assert_eq!(out, "nothing has changed\nreloaded\n");
+    let log = apus.log();
+    assert!(log.contains("\"changes\":\"none\""), "{log}");
+    let out = reload(format!(
+        "[global]\nkeepalive_timeout = 30\nworker_threads = 3\n{}",
+        site.replace("404", "410").replace(
+            &format!("\"127.0.0.1:{port}\""),
+            &format!("\"127.0.0.1:{port}\", \"127.0.0.1:{other}\"")
+        )
+    ));
+    assert_eq!(
+        out,
+        format!(
+            "a new number of workers needs a restart\n`worker_threads` of [global] changed\n\
+             `keepalive_timeout` of [global] changed\n\
+             site shop changed: listener 127.0.0.1:{other} added, location /a/\nreloaded\n"
+        )
+    );
+    let groups =
+        "upstream = \"app\"\n[[sites.upstreams]]\nname = \"app\"\nnodes = \"127.0.0.1:1\"\n";
+    let proxy = format!("[[sites]]\nname = \"api\"\nlisten = [\"127.0.0.1:{port}\"]\n{groups}");
+    let out = reload(proxy.clone());
+    assert_eq!(
+        out,
+        "`worker_threads` of [global] changed\n`keepalive_timeout` of [global] changed\nsite shop removed\n\
+         site api added\nupstream group api/app added\nreloaded\n"
+    );
+    let out = reload(proxy.replace("127.0.0.1:1\"", "127.0.0.1:2\""));
+    assert_eq!(out, "upstream group api/app changed\nreloaded\n");
 }
 
 #[test]

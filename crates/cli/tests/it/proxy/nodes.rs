@@ -92,6 +92,67 @@ fn a_node_that_is_down_finishes_its_requests_and_gets_no_new_ones() {
 }
 
 #[test]
+fn draining_waits_until_no_request_is_under_way_or_for_the_time_out() {
+    for what in ["drain", "down"] {
+        let may_go_on = Arc::default();
+        let origins = pair(&may_go_on);
+        let front = Front::of(origins.iter().map(ScriptedOrigin::address));
+        let mut held: Vec<_> = (0..4).map(|_| front.connect()).collect();
+        for wire in &mut held {
+            wire.send("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        }
+        let held_by = |origin: &ScriptedOrigin| origin.received().matches("GET /held ").count();
+        wait_until("the nodes have all requests", || {
+            origins.iter().map(held_by).sum::<usize>() == 4
+        });
+        let node = origins[0].address().to_string();
+        let wait = |timeout: &str, status| {
+            let arguments = [
+                "upstream",
+                what,
+                "app",
+                &node,
+                "--wait",
+                "--timeout",
+                timeout,
+            ];
+            front.home.expect(&arguments, status)
+        };
+        let (_, errors) = wait("100ms", 1);
+        let count = match held_by(&origins[0]) {
+            1 => "1 request is".to_owned(),
+            many => format!("{many} requests are"),
+        };
+        assert_eq!(
+            errors,
+            format!(
+                "error: {node}: after 0.1 s, {count} still under way; the node stays as it was set, and `apus upstream up` \
+                 brings it back\n"
+            )
+        );
+        assert_eq!(responding_nodes(&front), ["two"], "{what}");
+        may_go_on.store(true, Ordering::SeqCst);
+        let (out, errors) = wait("1m", 0);
+        assert_eq!(out, format!("{node}: no request is under way\n"));
+        assert_eq!(errors, "");
+        let arguments = ["upstream", what, "app", &node, "--wait", "--json"];
+        let (json, _) = front.home.expect(&arguments, 0);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["in_flight"], 0);
+        let (_, errors) = front
+            .home
+            .expect(&["upstream", what, "app", "10.0.0.1:1", "--wait"], 1);
+        let other = origins[1].address();
+        assert!(
+            errors.contains(&format!(
+                "has no node `10.0.0.1:1`; expected one of {node}, {other}"
+            )),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn without_any_node_that_is_up_the_status_is_503() {
     let origins = pair(&Arc::default());
     let front = Front::of(origins.iter().map(ScriptedOrigin::address));

@@ -75,6 +75,42 @@ fn a_rotated_log_is_reopened_by_sigusr1() {
 }
 
 #[test]
+fn logs_whose_folder_is_gone_are_reported_in_one_line() {
+    let home = Home::new();
+    home.make_folder("logs");
+    let site = |name: &str| {
+        format!(
+            "[[sites]]\nserver_name = \"{name}\"\nlisten = [\"127.0.0.1:0\"]\nreturn = {{ status = 204 }}\n\
+             access_log = \"logs/{name}.log\"\n"
+        )
+    };
+    home.write("apus.toml", site("a") + &site("b"));
+    let apus = home.serve(&[]);
+    let about_logs = || -> Vec<String> {
+        let log = apus.log();
+        let lines = log.lines().filter(|line| line.contains("access log"));
+        lines.map(str::to_owned).collect()
+    };
+    fs::rename(home.path("logs"), home.path("moved")).unwrap();
+    apus.signal(Signal::USR1);
+    wait_until("it is reported", || !about_logs().is_empty());
+    fs::create_dir(home.path("logs")).unwrap();
+    apus.signal(Signal::USR1);
+    wait_until("they are reopened", || home.path("logs/b.log").exists());
+    wait_until("that is logged", || about_logs().len() > 1);
+    let lines = about_logs();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    for text in [
+        "access logs cannot be reopened, and their lines still go to the old files: ",
+        "logs/a.log: ",
+        "logs/b.log: ",
+    ] {
+        assert!(lines[0].contains(text), "{text} is missing: {}", lines[0]);
+    }
+    assert!(lines[1].contains("access logs reopened"), "{}", lines[1]);
+}
+
+#[test]
 fn a_client_cannot_forge_json_lines() {
     let home = Home::new();
     home.write(

@@ -217,6 +217,46 @@ fn a_log_in_a_folder_of_root_is_reopened_after_a_rotation() {
 }
 
 #[test]
+fn a_server_that_dropped_root_does_not_say_that_its_control_socket_is_that_of_another() {
+    if !is_root() {
+        return;
+    }
+    for global in ["", "[global]\ncontrol_socket = \"own.sock\"\n"] {
+        let home = Home::new();
+        let site = "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nreturn = { status = 204 }\n";
+        home.write("apus.toml", format!("{global}{site}"));
+        let apus = home.serve(&[]);
+        assert_unprivileged(apus.pid());
+        assert_eq!(apus.get("/").status, 204);
+        assert!(!apus.log().contains("control socket"), "{}", apus.log());
+        // Clients find it without an argument.
+        home.expect(&["status"], 0);
+    }
+}
+
+#[test]
+fn a_reload_says_that_another_user_needs_a_restart() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let site = "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nreturn = { status = 204 }\n";
+    home.write("apus.toml", site);
+    let _apus = home.serve(&[]);
+    home.write("apus.toml", format!("[global]\nuser = \"root\"\n{site}"));
+    for _ in 0..2 {
+        let (out, _) = home.expect(&["reload"], 0);
+        assert!(
+            out.starts_with("another `user` or `group` needs a restart\n"),
+            "{out}"
+        );
+    }
+    home.write("apus.toml", site);
+    let (out, _) = home.expect(&["reload"], 0);
+    assert_eq!(out, "`user` of [global] changed\nreloaded\n");
+}
+
+#[test]
 fn root_opens_no_log_in_a_folder_that_another_user_can_change() {
     if !is_root() {
         return;
