@@ -10,6 +10,9 @@ use super::source::SourceSpan;
 /// The most errors of syntax that are reported for one file.
 const MAX_ERRORS: usize = 20;
 
+/// The most times that one file is parsed.
+const MAX_PASSES: usize = 400;
+
 /// The longest line that is repeated in advice.
 const LONGEST_LINE: usize = 200;
 
@@ -41,7 +44,7 @@ impl RepairedText {
         };
         repaired.remove_parts_of_no_site(file);
         // Each pass repairs a line; a line needs two passes at most.
-        for _ in 0..2 * text.lines().count().saturating_add(1) {
+        for _ in 0..MAX_PASSES.min(2 * text.lines().count() + 2) {
             let error = match DeTable::parse_recoverable(&repaired.text) {
                 (_, errors) if errors.is_empty() => return repaired,
                 (_, errors) => errors.into_iter().next(),
@@ -66,7 +69,7 @@ impl RepairedText {
     /// Reports and removes tables of a site that are above the first site.
     fn remove_parts_of_no_site(&mut self, file: usize) {
         let mut is_text = false;
-        for line in lines(&self.text.clone()) {
+        for line in lines(&self.text) {
             let text = self.line(&line).trim();
             let was_text = is_text;
             if (text.matches("\"\"\"").count() + text.matches("'''").count()) % 2 == 1 {

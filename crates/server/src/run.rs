@@ -603,7 +603,11 @@ impl ControlThread {
         self.loader.apply_on_demand(&loaded.config);
         self.certificates
             .apply(managed_certificates(&loaded.config).cloned().collect());
-        let changes = changes(&self.loaded.config, &loaded.config);
+        let mut changes = changes(&self.loaded.config, &loaded.config);
+        let credentials = &loaded.recording.files;
+        if (self.loaded.recording.files.with_credentials_of(credentials)).is_some() {
+            changes.push("files of certificates or credentials changed".to_owned());
+        }
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
         if !warnings.is_empty() {
