@@ -14,6 +14,9 @@ pub fn changes(old: &ServerPlan, new: &ServerPlan) -> Vec<String> {
         .filter(|((_, old), (_, new))| old != new)
         .map(|((key, _), _)| format!("`{key}` of [global] changed"))
         .collect();
+    if changes.is_empty() && written(&old.global) != written(&new.global) {
+        changes.push("[global] changed".to_owned());
+    }
     let name = |site: &SitePlan| site.name.clone();
     compare(
         "site",
@@ -150,6 +153,7 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         acme_folder,
         acme_storage,
         stores_tickets,
+        ..
     } = global;
     let Limits {
         worker_connections,
@@ -172,6 +176,9 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         h2_ping_interval,
         h2_receive_window,
         stop_timeout,
+        send_rate,
+        h2_max_tunnels,
+        ..
     } = limits;
     vec![
         ("worker_threads", written(workers)),
@@ -187,6 +194,8 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         ("client_body_timeout", written(body_timeout)),
         ("client_body_rate", written(body_rate)),
         ("send_timeout", written(send_timeout)),
+        ("send_rate", written(send_rate)),
+        ("h2_max_tunnels", written(h2_max_tunnels)),
         ("discard_body_size", written(drain_bytes)),
         ("keepalive_requests", written(requests_per_connection)),
         (

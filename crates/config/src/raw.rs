@@ -108,7 +108,7 @@ keys! {
         send_timeout: Seconds<1, YEAR> = Seconds::new(60),
         /// The slowest rate at which a client takes responses that wait for it, in bytes per second,
         /// measured over `send_timeout`. 0: one byte in this time.
-        send_rate: Int<0, 1_000_000_000> = Int(128),
+        send_rate: Bytes<0, 1_000_000_000> = Bytes::new(128),
         /// How long open requests may take to complete after a stop, in seconds.
         stop_timeout: Seconds<0, YEAR> = Seconds::new(30),
         /// The user that the server switches to when it is started as root: a name or a number. By
