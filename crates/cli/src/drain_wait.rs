@@ -18,6 +18,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_POLLS: u32 = 2;
 
 /// Changes the state of a node, and waits.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command has nothing else to do"
+)]
 pub(crate) fn run(
     running: &RunningServer,
     request: &ControlRequest,
