@@ -6,9 +6,10 @@ use super::proxy::{Accel, HoldRequest, HoldResponse, PathForm};
 use super::upstream::{Queue, Retry};
 use super::workers::Workers;
 use crate::keys::keys;
+use crate::size::Kilobytes;
 use crate::string_type::php::{ScriptPath, VariableName, VariableValue};
 use crate::string_type::{FieldName, PathPattern};
-use crate::value::{Int, Kilobytes, Map, OneOrMore, Seconds, Switch, Text, Time};
+use crate::value::{Int, Map, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// PHP over FastCGI. A location's own table changes the keys that it gives; the others are as

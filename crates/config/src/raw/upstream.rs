@@ -5,13 +5,14 @@ use toml::de::DeValue;
 
 use super::{TlsVersion, YEAR, not_given};
 use crate::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys};
+use crate::size::Kilobytes;
 use crate::source::Setting;
 use crate::string_type::SitePath;
 use crate::string_type::origin::{
     CookiePath, DnsServer, Domain, GroupName, HashKeyText, HostAndPort, NodeAddress, RetryCause,
     Statuses, Token,
 };
-use crate::value::{FilePath, Int, Kilobytes, OneOrMore, Seconds, Switch, Text, Time};
+use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// A group of origins that serve the same requests. Locations name it as their `upstream`.
