@@ -367,7 +367,9 @@ pub(super) fn parse_string<T: StringType>(
         format!("`{shown}`: {why}")
     };
     let finding = Finding::error(span, title, format!("expected {}", expected::<T>()));
-    let advice = value_advice::of_text(&reader.key, &shown).or_else(|| {
+    let is_path = T::choices().is_empty() || reader.key != "path";
+    let of_text = is_path.then(|| value_advice::of_text(&reader.key, &shown));
+    let advice = of_text.flatten().or_else(|| {
         let near = nearest_choice(text, T::choices())?;
         Some(format!("did you mean \"{near}\"?"))
     });

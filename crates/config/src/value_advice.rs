@@ -213,7 +213,7 @@ const REFUSED: &[TextAdvice] = &[
     TextAdvice {
         keys: &["path"],
         applies: |text| !text.starts_with(['/', '=', '~', '^']) && !text.is_empty(),
-        help: |text| format!("write \"/{text}\", or \"~ {text}\" for a regular expression"),
+        help: |text| format!("write \"/{text}\""),
     },
     TextAdvice {
         keys: &["then"],
