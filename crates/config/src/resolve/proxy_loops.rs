@@ -133,7 +133,7 @@ impl<'a> ProxyLoops<'a> {
         let mut steps = Vec::new();
         for node in nodes(site, upstream) {
             let hosts = match &host {
-                ProxyHost::Client => target.hosts.clone(),
+                ProxyHost::Client | ProxyHost::Raw => target.hosts.clone(),
                 ProxyHost::Origin => node.host().into_iter().collect(),
                 ProxyHost::Fixed(host) => {
                     let name = host
