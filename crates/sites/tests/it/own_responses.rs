@@ -1,6 +1,5 @@
 //! Responses that a site makes before it calls a handler: they have the same fields as those of its handlers.
 
-use apus_files::{Files, TryFiles};
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{Error, IntoResponse};
 use apus_http::{Request, ResponseFuture, StatusCode};
@@ -43,8 +42,6 @@ fn location(pattern: &str) -> Location {
 }
 
 fn site(more: impl FnOnce(LocationSettings) -> LocationSettings) -> Site {
-    let folder = std::env::temp_dir();
-    let loops = |to: &str| TryFiles::parse(["/none-of-these", to]).unwrap();
     Site::new("a")
         .settings(more(
             settings()
@@ -67,10 +64,13 @@ fn site(more: impl FnOnce(LocationSettings) -> LocationSettings) -> Site {
             "/return".parse().unwrap(),
             ReturnHandler::status(StatusCode::GONE),
         ))
-        .location(Location::files(
-            "/loop/".parse().unwrap(),
-            Files::new(&folder).try_files(loops("/loop/again")),
-        ))
+        .location(
+            location("/loop/").settings(LocationSettings::new().rewrite(rule(
+                "^",
+                "/loop/again",
+                RewriteFlag::Last,
+            ))),
+        )
 }
 
 fn sent(request: RequestBuilder) -> RequestBuilder {
