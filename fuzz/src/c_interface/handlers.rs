@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
 
 use apus_capi::*;
@@ -15,8 +15,7 @@ use super::{made, noted, sockets};
 thread_local! {
     /// Deferred requests without a response, and whether their body is being read.
     static DEFERRED: RefCell<Vec<(Box<ApusDeferred>, bool)>> = RefCell::default();
-    #[expect(clippy::vec_box, reason = "C knows a writer by its address")]
-    static WRITERS: RefCell<Vec<Box<ApusWriter>>> = RefCell::default();
+    static WRITERS: RefCell<Vec<NonNull<ApusWriter>>> = RefCell::default();
     /// Data of requests that was not freed yet.
     static DATA: Cell<i32> = const { Cell::new(0) };
     /// It stays until the process ends, as its thread does.
@@ -107,7 +106,7 @@ fn step() {
 /// Goes on with something that waits for this thread; false if nothing does.
 fn proceed() -> bool {
     if let Some(writer) = WRITERS.with_borrow_mut(Vec::pop) {
-        write_some(&writer);
+        write_some(writer);
         end(writer);
         return true;
     }
@@ -424,16 +423,16 @@ fn use_response(response: Option<&mut ApusResponse>) {
             apus_sse_close(sse);
         }
         _ => {
-            let Some(mut writer) = made(apus_response_stream(response, below(20))) else {
+            let Some(writer) = made(apus_response_stream(response, below(20))) else {
                 return;
             };
-            write_some(&writer);
-            noted(apus_writer_trailer(Some(&writer), field, text, len));
+            write_some(writer);
+            noted(apus_writer_trailer(Some(known(&writer)), field, text, len));
             match below::<u8>(3) {
                 0 => end(writer),
                 1 => WRITERS.with_borrow_mut(|writers| writers.push(writer)),
                 _ => match noted(apus_writer_on_ready(
-                    Some(&mut writer),
+                    Some(known(&writer)),
                     Some(write_ready),
                     null_mut(),
                 )) {
@@ -445,7 +444,14 @@ fn use_response(response: Option<&mut ApusResponse>) {
     }
 }
 
-fn write_some(writer: &ApusWriter) {
+/// A writer that was not finished yet: whoever finishes one takes it out of [`WRITERS`] before.
+fn known(writer: &NonNull<ApusWriter>) -> &ApusWriter {
+    // SAFETY: it is valid until it is finished.
+    unsafe { writer.as_ref() }
+}
+
+fn write_some(writer: NonNull<ApusWriter>) {
+    let writer = known(&writer);
     for _ in 0..below::<u8>(4) {
         noted(apus_writer_write(
             Some(writer),
@@ -456,7 +462,7 @@ fn write_some(writer: &ApusWriter) {
     }
 }
 
-fn end(writer: Box<ApusWriter>) {
+fn end(writer: NonNull<ApusWriter>) {
     match below::<u8>(4) {
         0 => apus_writer_abort(Some(writer)),
         _ => apus_writer_finish(Some(writer)),
@@ -465,14 +471,12 @@ fn end(writer: Box<ApusWriter>) {
 
 extern "C" fn write_ready(writer: *mut ApusWriter, status: ApusStatus, _: *mut c_void) {
     let found = WRITERS.with_borrow_mut(|writers| {
-        let at = writers
-            .iter()
-            .position(|each| std::ptr::eq(&**each, writer))?;
+        let at = writers.iter().position(|each| each.as_ptr() == writer)?;
         Some(writers.swap_remove(at))
     });
     let Some(writer) = found else { return };
     if status == ApusStatus::Ok {
-        write_some(&writer);
+        write_some(writer);
     }
     end(writer);
 }

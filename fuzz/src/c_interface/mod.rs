@@ -71,7 +71,7 @@ fn noted(status: ApusStatus) -> ApusStatus {
 }
 
 /// An object, or an error that is no fault of the library.
-fn made<T>(object: Option<Box<T>>) -> Option<Box<T>> {
+fn made<T>(object: Option<T>) -> Option<T> {
     if object.is_none() {
         noted(apus_last_error_parts(None, None, None));
     }

@@ -58,6 +58,7 @@ pub(super) fn events(are_valid: bool) -> ApusWebSocketEvents {
         send_buffer: 50,
         ping_interval_ms: 0,
         idle_timeout_ms: 0,
+        message_timeout_ms: 0,
         no_compression: false,
         any_origin: true,
         protocols: c"chat, superchat".as_ptr(),
