@@ -13,6 +13,8 @@ mod h2;
 #[cfg(test)]
 mod hpack;
 #[cfg(test)]
+mod lighttpd;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod properties;
