@@ -78,13 +78,13 @@ pub struct ApusWebSocketEvents {
     pub ping_interval_ms: u32,
     /// Milliseconds without a byte after which the socket is closed (0: 75,000).
     pub idle_timeout_ms: u32,
-    /// Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
-    /// request (0: 60,000).
-    pub message_timeout_ms: u32,
     /// Offers no compression (permessage-deflate).
     pub no_compression: bool,
     /// Accepts pages of all origins. By default, only those of the same host may open a socket.
     pub any_origin: bool,
+    /// Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
+    /// request (0: 60,000).
+    pub message_timeout_ms: u32,
     /// The subprotocols that are offered, separated by commas, in any order; NULL for none.
     pub protocols: *const c_char,
 }

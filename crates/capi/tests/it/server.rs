@@ -456,12 +456,12 @@ fn tls_has_certificates_by_name_http2_http3_and_clients_with_certificates() {
     let [certificate, key] = client.each_ref().map(|path| path.to_str().unwrap());
     let reply = curl("localhost", &["--cert", certificate, "--key", key]);
     assert!(reply.ends_with("cert=1"), "{reply}");
-    // The key of a certificate, and the access log, are never served.
-    fs::hard_link(&files[1], server.folder.path().join("key.pem")).unwrap();
-    fs::hard_link(&files[0], server.folder.path().join("cert.pem")).unwrap();
+    // The key that the library read from a file, and the access log, are never served.
+    fs::hard_link(&files[3], server.folder.path().join("found.key")).unwrap();
+    fs::hard_link(&files[2], server.folder.path().join("found.pem")).unwrap();
     for (path, status) in [
-        ("/files/cert.pem", 200),
-        ("/files/key.pem", 404),
+        ("/files/found.pem", 200),
+        ("/files/found.key", 404),
         ("/files/access.log", 404),
     ] {
         assert_eq!(get(server.port, path).status(), status, "{path}");
