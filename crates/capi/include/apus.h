@@ -742,11 +742,6 @@ typedef struct apus_websocket_events {
    */
   uint32_t idle_timeout_ms;
   /**
-   * Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
-   * request (0: 60,000).
-   */
-  uint32_t message_timeout_ms;
-  /**
    * Offers no compression (permessage-deflate).
    */
   bool no_compression;
@@ -754,6 +749,11 @@ typedef struct apus_websocket_events {
    * Accepts pages of all origins. By default, only those of the same host may open a socket.
    */
   bool any_origin;
+  /**
+   * Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
+   * request (0: 60,000).
+   */
+  uint32_t message_timeout_ms;
   /**
    * The subprotocols that are offered, separated by commas, in any order; NULL for none.
    */
@@ -1477,7 +1477,8 @@ void apus_string_free(char *text);
  * A certificate chain and its key, of files in PEM form. No service of this process sends the file of the key. NULL is an
  * error (APUS_IO, APUS_INVALID). Free it by apus_certificate_free(), unless it is taken over.
  */
-struct apus_certificate *apus_certificate_files(const char *certificate, const char *key);
+struct apus_certificate *apus_certificate_files(const char *certificate,
+                                                const char *key);
 
 /**
  * A certificate chain and its key, of texts in PEM form. NULL is an error (APUS_INVALID).
