@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
 
 use crate::harness::connect;
 
@@ -39,6 +42,12 @@ impl Wire {
         Self {
             stream: BufReader::new(connect(address)),
         }
+    }
+
+    /// Leaves as a client that is gone: the server gets a reset, and not only the end of its input, behind which a client may
+    /// still read.
+    pub(crate) fn reset(self) {
+        set_socket_linger(self.stream.get_ref(), Some(Duration::ZERO)).unwrap();
     }
 
     /// Sends all bytes. Returns whether the server accepted them.

@@ -174,7 +174,7 @@ fn a_client_that_leaves_does_not_stop_the_fetch_for_others() {
         let front = cached_on_disk(&origin, Home::new(), free_port());
         let mut wires = readers(&front, &body);
         // The first of them caused the fetch.
-        wires.drain(..wires.len() - staying);
+        wires.drain(..wires.len() - staying).for_each(Wire::reset);
         wait_until("the connections of the others are closed", || {
             front.status()["totals"]["connections"] == staying
         });
