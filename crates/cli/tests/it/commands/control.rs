@@ -131,7 +131,8 @@ fn a_reload_says_what_changed() {
     let out = reload(proxy.clone());
     assert_eq!(
         out,
-        "site shop removed\nsite api added\nupstream group api/app added\nreloaded\n"
+        "`worker_threads` of [global] changed\n`keepalive_timeout` of [global] changed\n\
+         site shop removed\nsite api added\nupstream group api/app added\nreloaded\n"
     );
     let out = reload(proxy.replace("127.0.0.1:1\"", "127.0.0.1:2\""));
     assert_eq!(out, "upstream group api/app changed\nreloaded\n");

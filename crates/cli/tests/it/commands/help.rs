@@ -36,6 +36,7 @@ fn help_has_examples_and_exit_statuses() {
 fn misuse_exits_with_2_and_failure_with_1() {
     let home = Home::new();
     home.write("a.toml", "[[sites]]\nroot = \"site\"\nlisten = [0]\n");
+    home.write("mistaken.toml", "[[sites]]\n");
     for misuse in [
         &[][..],
         &["dance"],
@@ -48,11 +49,17 @@ fn misuse_exits_with_2_and_failure_with_1() {
         &["explain", "GET", "http://a/", "--header", "no colon"],
         &["man", "dance"],
         &["completions", "dance"],
+        // There is no apus.toml.
+        &["check"],
     ] {
         let (_, errors) = home.expect(misuse, 2);
         assert!(!errors.is_empty(), "{misuse:?}");
     }
-    for failure in [&["check"][..], &["stop", "site"], &["status", "a.toml"]] {
+    for failure in [
+        &["check", "mistaken.toml"][..],
+        &["stop", "site"],
+        &["status", "a.toml"],
+    ] {
         let (_, errors) = home.expect(failure, 1);
         assert!(!errors.is_empty(), "{failure:?}");
     }
