@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use apus_net::Limits;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{
     AlertDescription, CipherSuite, ClientConfig, ClientConnection, ConnectionTrafficSecrets,
@@ -27,6 +28,8 @@ fn session(config: &ClientConfig) -> ClientConnection {
 fn hello(config: &ClientConfig, mut filling: usize) -> (ClientConnection, Vec<u8>) {
     let mut config = config.clone();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A ticket of a session before would make it longer.
+    config.resumption = Resumption::disabled();
     while filling > 0 {
         // Each has a byte for its length, and is not empty.
         let len = match filling {
