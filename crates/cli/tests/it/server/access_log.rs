@@ -94,7 +94,7 @@ fn logs_whose_folder_is_gone_are_reported_in_one_line() {
     fs::rename(home.path("logs"), home.path("moved")).unwrap();
     apus.signal(Signal::USR1);
     wait_until("it is reported", || !about_logs().is_empty());
-    fs::create_dir(home.path("logs")).unwrap();
+    home.make_folder("logs");
     apus.signal(Signal::USR1);
     wait_until("they are reopened", || home.path("logs/b.log").exists());
     wait_until("that is logged", || about_logs().len() > 1);
