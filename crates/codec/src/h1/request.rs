@@ -259,15 +259,17 @@ fn version_error(line: &[u8]) -> Http1Error {
     }
 }
 
-/// Whether the line has three words, and the last one does not start with `HTTP`.
+/// Whether the line has three words, and the last one names neither HTTP nor the version of a protocol. A protocol with a
+/// version, as `RTSP/1.0`, has lines and responses like HTTP, so that its client understands a 400.
 fn is_of_another_protocol(line: &[u8]) -> bool {
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let is_word = |word: Option<&[u8]>| {
         word.is_some_and(|word| !word.is_empty() && word.iter().all(u8::is_ascii_graphic))
     };
-    let is_http = version
-        .and_then(|version| version.first_chunk::<4>())
-        .is_some_and(|name| name.eq_ignore_ascii_case(b"http"));
-    is_word(method) && is_word(target) && is_word(version) && words.next().is_none() && !is_http
+    let has_version = version.is_some_and(|version| {
+        let name = version.first_chunk::<4>();
+        version.contains(&b'/') || name.is_some_and(|name| name.eq_ignore_ascii_case(b"http"))
+    });
+    is_word(method) && is_word(target) && is_word(version) && words.next().is_none() && !has_version
 }

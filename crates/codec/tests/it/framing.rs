@@ -403,13 +403,15 @@ fn rejects_other_versions() {
 
 #[test]
 fn detects_other_protocols() {
+    for line in ["INVALID CONNECTION PREFACE", "EHLO mail example"] {
+        refuses(format!("{line}\r\n"), Http1Error::OtherProtocol);
+    }
     for line in [
         "DESCRIBE rtsp://a/b RTSP/1.0",
         "OPTIONS sip:a@b SIP/2.0",
         "GET / XTTP/1.1",
-        "INVALID CONNECTION PREFACE",
     ] {
-        refuses(format!("{line}\r\n"), Http1Error::OtherProtocol);
+        refuses(format!("{line}\r\n"), Http1Error::RequestLine);
     }
 }
 

@@ -172,6 +172,11 @@ impl<'a> Http1Connection<'a> {
                 Err(HeadError::Protocol(Http1Error::Http2Preface)) if self.listener.http2() => {
                     return Ok(Http1End::ProtocolSwitch(ProtocolSwitch::Http2));
                 }
+                Err(HeadError::Protocol(Http1Error::OtherProtocol)) => {
+                    self.worker.counters.bad_requests.add(1);
+                    tracing::debug!(peer = %self.info.peer, "closed on another protocol");
+                    return Ok(Http1End::Linger);
+                }
                 Err(HeadError::Protocol(error)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, %error, "refused a request");

@@ -186,6 +186,14 @@ fn a_higher_minor_version_is_served_as_http_1_1_rfc_9110_section_2_5() {
 }
 
 #[test]
+fn what_is_no_request_at_all_gets_no_response_rfc_9113_section_3_4() {
+    let server = Server::start(paths());
+    let mut client = server.connect();
+    client.send("INVALID CONNECTION PREFACE\r\n\r\n");
+    client.assert_closed();
+}
+
+#[test]
 fn a_request_of_another_protocol_is_a_400() {
     refuses(
         400,
