@@ -124,6 +124,18 @@ impl ParsedRequest {
 /// unencoded, and no parser takes them for the end of a target.
 const DIFFERENT_IN_HYPER: [char; 4] = ['"', '<', '>', '`'];
 
+/// Whether a line ends with a later minor version, which hyper rejects. RFC 9110 section 2.5 has a server serve it as the
+/// highest version that it knows.
+fn has_later_version(input: &[u8]) -> bool {
+    let mut ends = input.windows(9);
+    ends.any(|end| {
+        matches!(
+            end,
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', _]
+        )
+    })
+}
+
 impl ParsedRequest {
     fn is_known_difference(&self) -> bool {
         self.target.1.contains(DIFFERENT_IN_HYPER)
@@ -239,7 +251,7 @@ proptest! {
         ],
     ) {
         let ours = by_codec(&input);
-        if ours.iter().any(ParsedRequest::is_known_difference) {
+        if ours.iter().any(ParsedRequest::is_known_difference) || has_later_version(&input) {
             return Ok(());
         }
         let theirs = by_hyper(&input);
