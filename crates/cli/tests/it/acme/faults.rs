@@ -46,11 +46,7 @@ fn no_certificate_is_ordered_for_a_name_that_does_not_point_here() {
         list.contains("shop.example.com has no address in DNS"),
         "{list}"
     );
-    assert!(
-        apus.log().contains("a certificate is not ordered yet"),
-        "{}",
-        apus.log()
-    );
+    apus.wait_for_log("a certificate is not ordered yet");
     assert_eq!(test.pebble.orders(), 0);
     // The check can be turned off, and other settings are tried at once.
     configure("[sites.tls]\nacme_check_dns = false\n");

@@ -151,7 +151,7 @@ fn the_chain_of_the_preferred_authority_is_used() {
     wait_until("the certificate", || {
         test.is_served(&roots[0], "shop.example.com")
     });
-    assert!(apus.log().contains("offers no chain"), "{}", apus.log());
+    apus.wait_for_log("offers no chain");
     drop(apus);
     let text = text.replace("acme_folder = \"nobody\"", "acme_folder = \"site-key\"")
         + &format!("[sites.tls]\nacme_preferred_chain = \"{}\"\n", names[1]);

@@ -95,12 +95,7 @@ fn private_keys_are_in_no_log_status_or_message() {
     test.configure(&global, &format!("\"{name}\""), site);
     run(&["check"]);
     run(&["reload"]);
-    let log = apus.log();
-    assert!(
-        log.contains("TRACE"),
-        "the log is not as detailed as it can be"
-    );
-    outputs.push(log);
+    outputs.push(apus.wait_for_log("TRACE"));
     for secret in &secrets {
         let part = &secret[..24];
         let found = outputs.iter().find(|text| text.contains(part));

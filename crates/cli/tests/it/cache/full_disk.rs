@@ -49,7 +49,7 @@ fn responses_that_a_full_disk_cannot_store_are_passed_on_whole() {
     let (_, errors) = front.home.expect(&["cache", "purge", "--tag", &tag], 1);
     assert!(errors.contains("purged, but "), "{errors}");
     front.assert_memory_is_bounded();
-    let log = front.apus.log();
+    let log = front.apus.wait_for_log("the cache cannot write to disk");
     let reports = log.matches("the cache cannot write to disk").count();
     assert_eq!(reports, 1, "{log}");
     disk.empty();

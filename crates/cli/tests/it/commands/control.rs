@@ -86,7 +86,7 @@ fn a_file_with_mistakes_leaves_the_old_plan_live_and_is_reported() {
         status.contains("last reload") && status.contains("nowhere"),
         "{status}"
     );
-    assert!(apus.log().contains("the reload failed"), "{}", apus.log());
+    apus.wait_for_log("the reload failed");
     // `stop` works with a file that has mistakes.
     home.expect(&["stop"], 0);
 }
@@ -108,8 +108,7 @@ fn a_reload_says_what_changed() {
     // Lines that move change nothing.
     let out = reload(format!("# A comment\n\n{site}"));
     assert_eq!(out, "nothing has changed\nreloaded\n");
-    let log = apus.log();
-    assert!(log.contains("\"changes\":\"none\""), "{log}");
+    apus.wait_for_log("\"changes\":\"none\"");
     let out = reload(format!(
         "[global]\nkeepalive_timeout = 30\nworker_threads = 3\n{}",
         site.replace("404", "410").replace(
@@ -203,7 +202,7 @@ fn servers_of_a_folder_at_different_addresses_have_control_sockets_of_their_own(
     };
     assert_eq!(of_folder(), first.pid());
     // The log of the other one names its socket.
-    let log = second.log();
+    let log = second.wait_for_log("\"socket\":\"");
     let (_, socket) = log.split_once("\"socket\":\"").expect(&log);
     let (socket, _) = socket.split_once('"').expect(&log);
     home.expect(&["stop", "--socket", socket], 0);

@@ -489,7 +489,7 @@ fn a_panic_is_shown_with_its_message_place_and_backtrace() {
     ] {
         assert!(page.body.contains(text), "{text} is missing:\n{page:?}");
     }
-    assert!(apus.log().contains("no such <user>"), "{}", apus.log());
+    apus.wait_for_log("no such <user>");
     // Only the page of the panic shows it, and programs get what the application sends.
     let other = ask(address, "GET /failure", HTML);
     assert_eq!(other.status, 500);

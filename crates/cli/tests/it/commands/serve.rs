@@ -117,7 +117,7 @@ fn a_second_signal_stops_the_server_at_once() {
     });
     apus.signal(Signal::INT);
     assert!(apus.wait().success());
-    assert!(apus.log().contains("at once"), "{}", apus.log());
+    apus.wait_for_log("at once");
 }
 
 #[test]

@@ -27,11 +27,7 @@ fn curl_trusts_the_local_authority() {
     assert_eq!(curl(&home, url), (true, "<h1>hello</h1>".to_owned()));
     let by_name = url.replace("127.0.0.1", "localhost");
     assert_eq!(curl(&home, &by_name), (true, "<h1>hello</h1>".to_owned()));
-    assert!(
-        apus.log().contains("root.pem"),
-        "the log does not name the root certificate: {}",
-        apus.log()
-    );
+    apus.wait_for_log("root.pem");
 
     let key = home.path(".local/share/apus/ca/root.key");
     assert_eq!(

@@ -217,6 +217,5 @@ fn an_origin_without_tunnels_over_http_2_causes_a_502_and_the_reason_is_logged()
     let stream = peer.request(&fields, false);
     assert_eq!(peer.head(stream).status, 502);
     assert!(front.get("/request").text().contains("HTTP/2.0"));
-    let log = front.apus.log();
-    assert!(log.contains("supports no extended CONNECT"), "{log}");
+    front.apus.wait_for_log("supports no extended CONNECT");
 }

@@ -149,7 +149,7 @@ fn a_full_disk_loses_lines_but_no_response() {
         let status: serde_json::Value = serde_json::from_str(&json).unwrap();
         status["access_logs"][0]["lines_lost"] == 5
     });
-    assert!(apus.log().contains("lines are lost"), "{}", apus.log());
+    apus.wait_for_log("lines are lost");
 }
 
 #[test]

@@ -417,7 +417,7 @@ fn a_folder_that_the_user_cannot_read_is_refused_without_user_root() {
     );
     let apus = home.serve(&[folder, "--listen", "127.0.0.1:0", "--user", "root"]);
     assert_eq!(apus.get("/").body, "closed");
-    assert!(apus.log().contains("stays root"), "{}", apus.log());
+    apus.wait_for_log("stays root");
     let (_, errors) = home.expect(&["serve", "site", "--user", "no-such-user"], 1);
     assert!(errors.contains("no-such-user"), "{errors}");
 }
@@ -437,11 +437,8 @@ fn a_root_that_the_user_cannot_read_causes_a_warning() {
         ),
     );
     let apus = home.serve(&[]);
-    let log = apus.log();
-    assert!(
-        log.contains("may not read") && log.contains("apus.toml:3:"),
-        "{log}"
-    );
+    let log = apus.wait_for_log("may not read");
+    assert!(log.contains("apus.toml:3:"), "{log}");
     assert_ne!(apus.get("/").status, 200);
     let (out, _) = home.expect(&["reload"], 0);
     assert!(out.contains("may not read"), "{out}");
