@@ -1180,6 +1180,10 @@ namespace Apus\Runtime {
         /** Ends the application's buffers in order, and returns the output that was not sent yet. */
         public static function finish(): string
         {
+            if (\count(\ob_list_handlers()) > 1 && \in_array('URL-Rewriter', \ob_list_handlers(), true)) {
+                // PHP starts it once in a process.
+                Worker::unrestorable('the URL rewriter of output_add_rewrite_var() or session.use_trans_sid');
+            }
             while (($level = \count(\ob_list_handlers())) > 1) {
                 @\ob_end_flush();
                 if (\count(\ob_list_handlers()) >= $level) {
@@ -1331,27 +1335,34 @@ namespace Apus\Runtime {
     {
         private static mixed $errorHandler = null;
         private static mixed $exceptionHandler = null;
+        private static ?\Closure $ignore = null;
         private static string $locale = 'C';
         private static string $timezone = 'UTC';
         private static int $umask = 0022;
         private static string $folder = '/';
+        /** `max_execution_time`: the seconds of CPU time that a request has */
+        private static int $timeLimit = 0;
+        /** Whether the administrator fixed it: then PHP has started the time when the process booted. */
+        private static bool $timeIsFixed = false;
+        private static float $cpuAtBoot = 0;
         private static ?string $encoding = null;
-        private static bool $xml = false;
-        private static bool $hasXml = false;
         public static bool $hasSession = false;
         /** @var array<string, string> */
         private static array $environment = [];
         /** @var array<mixed> */
         private static array $env = [];
-        private static string $seeds = '';
-        private static int $seedsLeft = 0;
-        /** @var list<int> the next values of mt_rand() if no request used it, the last first */
-        private static array $unused = [];
-        /** The number of requests in a row that needed a new seed. */
-        private static int $seeded = 0;
+        /** @var list<RandomNumbers> */
+        private static array $random = [];
         /** @var array<string, true> the names of global variables */
         private static array $globals = [];
         private static int $globalCount = 0;
+
+        /** Saves what is needed from before the application is loaded. */
+        public static function boot(): void
+        {
+            State::$cpuAtBoot = State::cpuSeconds();
+            StreamState::boot();
+        }
 
         /** Saves the state when the application is ready. */
         public static function snapshot(): void
@@ -1365,12 +1376,19 @@ namespace Apus\Runtime {
             State::$umask = \umask();
             State::$folder = (string) \getcwd();
             State::$encoding = \function_exists('mb_internal_encoding') ? (string) \mb_internal_encoding() : null;
-            State::$hasXml = \function_exists('libxml_use_internal_errors');
-            State::$xml = State::$hasXml && \libxml_use_internal_errors();
+            State::$timeLimit = (int) \ini_get('max_execution_time');
+            State::$timeIsFixed = \ini_set('max_execution_time', (string) State::$timeLimit) === false;
             State::$hasSession = \function_exists('session_status');
             State::$environment = \getenv();
             State::$env = $_ENV;
             Ini::snapshot(Worker::$mode === 'classic');
+            State::$random = [new RandomNumbers(\mt_srand(...), \mt_rand(...), 64)];
+            if (\function_exists('gmp_random_seed')) {
+                // Seeding takes long, so the next numbers are always computed in advance.
+                State::$random[] = new RandomNumbers(\gmp_random_seed(...), static fn (): int => \gmp_intval(\gmp_random_bits(31)), 1);
+            }
+            ExtensionState::snapshot();
+            StreamState::snapshot();
             Libraries::save();
             State::rememberGlobals();
         }
@@ -1404,10 +1422,6 @@ namespace Apus\Runtime {
             if (State::$encoding !== null && \mb_internal_encoding() !== State::$encoding) {
                 \mb_internal_encoding(State::$encoding);
             }
-            if (State::$hasXml) {
-                \libxml_use_internal_errors(State::$xml);
-                \libxml_clear_errors();
-            }
             if (\umask() !== State::$umask) {
                 \umask(State::$umask);
             }
@@ -1418,39 +1432,34 @@ namespace Apus\Runtime {
                 State::environment($environment);
             }
             $_ENV = State::$env;
-            if (State::$unused === [] || \mt_rand() !== \array_pop(State::$unused)) {
-                State::reseed();
+            foreach (State::$random as $numbers) {
+                $numbers->restore();
             }
+            // Functions that restore state may be deprecated. Their messages are not for the handler of the application.
+            \set_error_handler(State::$ignore ??= static fn (): bool => true);
+            ExtensionState::restore();
+            StreamState::restore();
+            \restore_error_handler();
             \clearstatcache();
             \error_clear_last();
+            State::restartTime();
         }
 
-        /**
-         * Seeds random numbers as in a new process. Seeding costs more than everything else here, so it is skipped if the next
-         * number shows that the request used none. After several seeds in a row, the next numbers are computed in advance.
-         */
-        private static function reseed(): void
+        /** Begins the time limit of the next request. Like PHP's own, it counts CPU time, which an idle worker does not use. */
+        private static function restartTime(): void
         {
-            $seed = State::seed();
-            \mt_srand($seed);
-            State::$unused = [];
-            if (++State::$seeded % 64 === 0) {
-                for ($i = 0; $i < 512; $i++) {
-                    State::$unused[] = \mt_rand();
-                }
-                State::$unused = \array_reverse(State::$unused);
-                \mt_srand($seed);
+            if (!State::$timeIsFixed) {
+                \ini_set('max_execution_time', (string) State::$timeLimit);
+            } elseif (State::$timeLimit > 0 && State::cpuSeconds() - State::$cpuAtBoot > State::$timeLimit / 2) {
+                Worker::leave('time');
             }
         }
 
-        /** A random seed, without a system call for each. */
-        private static function seed(): int
+        /** The CPU time that the process has used. */
+        private static function cpuSeconds(): float
         {
-            if (State::$seedsLeft === 0) {
-                State::$seeds = \random_bytes(4096);
-                State::$seedsLeft = 1024;
-            }
-            return \unpack('V', State::$seeds, --State::$seedsLeft * 4)[1];
+            $used = \getrusage();
+            return $used['ru_utime.tv_sec'] + $used['ru_stime.tv_sec'] + ($used['ru_utime.tv_usec'] + $used['ru_stime.tv_usec']) / 1e6;
         }
 
         /** Removes the error and exception handlers that the request set, and restores those that it removed. */
@@ -1514,6 +1523,411 @@ namespace Apus\Runtime {
                 }
             }
             return $added;
+        }
+    }
+
+    /** Random numbers of a generator that a request may seed: those of the next one do not depend on it. */
+    final class RandomNumbers
+    {
+        private static string $seeds = '';
+        private static int $seedsLeft = 0;
+        /** @var list<int> the next numbers if no request used the generator, the last first */
+        private array $unused = [];
+        /** The number of requests that needed a new seed. */
+        private int $seeded = 0;
+
+        /**
+         * @param \Closure(int): mixed $seed
+         * @param \Closure(): int $next
+         * @param int $computed after how many seeds the next numbers are computed in advance
+         */
+        public function __construct(private \Closure $seed, private \Closure $next, private int $computed)
+        {
+        }
+
+        /**
+         * Seeds the generator as in a new process. Seeding costs more than all other state, so it is skipped if the next
+         * number shows that the request used none.
+         */
+        public function restore(): void
+        {
+            if ($this->unused !== [] && ($this->next)() === \array_pop($this->unused)) {
+                return;
+            }
+            $seed = RandomNumbers::newSeed();
+            ($this->seed)($seed);
+            $this->unused = [];
+            if (++$this->seeded % $this->computed === 0) {
+                for ($i = 0; $i < 512; $i++) {
+                    $this->unused[] = ($this->next)();
+                }
+                $this->unused = \array_reverse($this->unused);
+                ($this->seed)($seed);
+            }
+        }
+
+        /** A random seed, without a system call for each. */
+        private static function newSeed(): int
+        {
+            if (RandomNumbers::$seedsLeft === 0) {
+                RandomNumbers::$seeds = \random_bytes(4096);
+                RandomNumbers::$seedsLeft = 1024;
+            }
+            return \unpack('V', RandomNumbers::$seeds, --RandomNumbers::$seedsLeft * 4)[1];
+        }
+    }
+
+    /**
+     * State of PHP's extensions that is no setting of php.ini and that PHP resets when a request ends: docs/resident-php.md
+     * has the whole list.
+     */
+    final class ExtensionState
+    {
+        /** The numbers of the signals whose handlers are restored: HUP, INT, QUIT, USR1, USR2, ALRM, TERM, CHLD. */
+        private const SIGNALS = [1, 2, 3, 10, 12, 14, 15, 17];
+
+        /** @var list<array{\Closure, mixed, \Closure}> how to read a value, the value when the application is ready, how to set it */
+        private static array $values = [];
+        /** @var list<\Closure> how to reset what cannot be read */
+        private static array $resets = [];
+
+        public static function snapshot(): void
+        {
+            ExtensionState::$values = ExtensionState::$resets = [];
+            foreach ([...self::ofCore(), ...self::ofText(), ...self::ofXml(), ...self::ofProcess()] as $extension => [$values, $resets]) {
+                if (\extension_loaded(\strstr("$extension/", '/', true))) {
+                    \set_error_handler(static fn (): bool => true);
+                    foreach ($values() as [$read, $set]) {
+                        ExtensionState::$values[] = [$read, $read(), $set];
+                    }
+                    \array_push(ExtensionState::$resets, ...$resets());
+                    \restore_error_handler();
+                }
+            }
+        }
+
+        public static function restore(): void
+        {
+            foreach (ExtensionState::$values as [$read, $value, $set]) {
+                if ($read() !== $value) {
+                    $set($value);
+                }
+            }
+            foreach (ExtensionState::$resets as $reset) {
+                $reset();
+            }
+        }
+
+        /** @return array<string, array{\Closure(): list<array{\Closure, \Closure}>, \Closure(): list<\Closure>}> by extension */
+        private static function ofCore(): array
+        {
+            return [
+                'standard' => [
+                    static fn (): array => [
+                        // The constant is deprecated.
+                        [static fn () => \function_exists('assert_options') ? \assert_options(2) : null, static fn ($value) => \assert_options(2, $value)],
+                    ],
+                    static function (): array {
+                        $flushes = (bool) \ini_get('implicit_flush');
+                        $nothing = static fn () => null;
+                        return [
+                            static fn () => \strtok('', ' '),
+                            static fn () => \ob_implicit_flush($flushes),
+                            static fn () => \header_register_callback($nothing),
+                            ...(\function_exists('http_clear_last_response_headers') ? [\http_clear_last_response_headers(...)] : []),
+                        ];
+                    },
+                ],
+                'SPL' => [static fn (): array => [[\spl_autoload_extensions(...), \spl_autoload_extensions(...)]], static fn (): array => []],
+                'date' => [
+                    static fn (): array => [[static fn () => \date_get_last_errors() !== false, static fn () => \date_create('@0')]],
+                    static fn (): array => [],
+                ],
+                'json' => [static fn (): array => [[\json_last_error(...), static fn () => \json_encode(null)]], static fn (): array => []],
+                'pcre' => [static fn (): array => [[\preg_last_error(...), static fn () => \preg_match('//', '')]], static fn (): array => []],
+            ];
+        }
+
+        /** @return array<string, array{\Closure(): list<array{\Closure, \Closure}>, \Closure(): list<\Closure>}> by extension */
+        private static function ofText(): array
+        {
+            return [
+                'mbstring' => [
+                    static fn (): array => [
+                        [\mb_http_output(...), \mb_http_output(...)],
+                        [\mb_detect_order(...), \mb_detect_order(...)],
+                        [\mb_substitute_character(...), \mb_substitute_character(...)],
+                        ...(\function_exists('mb_regex_encoding') ? [
+                            [\mb_regex_encoding(...), \mb_regex_encoding(...)],
+                            [\mb_regex_set_options(...), \mb_regex_set_options(...)],
+                        ] : []),
+                    ],
+                    // The subject of mb_ereg_search() is replaced.
+                    static fn (): array => \function_exists('mb_ereg_search_init') ? [static fn () => \mb_ereg_search_init('', '$^')] : [],
+                ],
+                'gettext' => [self::domains(...), static fn (): array => []],
+                'intl' => [
+                    static fn (): array => [[\intl_get_error_code(...), static fn () => \normalizer_is_normalized('')]],
+                    static fn (): array => [],
+                ],
+            ];
+        }
+
+        /** The domains of gettext. PHP cannot list them, so those of the application and the last one of the request are restored. */
+        private static function domains(): array
+        {
+            $current = static fn (): string => (string) \textdomain(null);
+            // Nothing can remove a binding; without one, gettext uses this folder, and the encoding of the locale.
+            $folder = (string) \bindtextdomain('apus-unbound', null);
+            $base = [];
+            foreach ([$current(), 'messages'] as $domain) {
+                $base[$domain] = [\bindtextdomain($domain, null), \bind_textdomain_codeset($domain, null)];
+            }
+            return [[
+                static function () use ($current, $base, $folder): array {
+                    $domain = $current();
+                    $bound = [$domain, \bindtextdomain($domain, null), \bind_textdomain_codeset($domain, null)];
+                    return isset($base[$domain]) || [$bound[1], $bound[2]] !== [$folder, false] ? $bound : [$domain, null, null];
+                },
+                static function (array $value) use ($current, $base, $folder): void {
+                    foreach ([$current() => [$folder, false], ...$base] as $domain => [$path, $encoding]) {
+                        \bindtextdomain((string) $domain, (string) $path);
+                        if (\bind_textdomain_codeset((string) $domain, null) !== $encoding) {
+                            \bind_textdomain_codeset((string) $domain, $encoding === false ? (string) \nl_langinfo(\CODESET) : $encoding);
+                        }
+                    }
+                    \textdomain($value[0]);
+                },
+            ]];
+        }
+
+        /** @return array<string, array{\Closure(): list<array{\Closure, \Closure}>, \Closure(): list<\Closure>}> by extension */
+        private static function ofXml(): array
+        {
+            return [
+                'libxml' => [
+                    static fn (): array => [
+                        [\libxml_use_internal_errors(...), \libxml_use_internal_errors(...)],
+                        ...(\function_exists('libxml_get_external_entity_loader')
+                            ? [[\libxml_get_external_entity_loader(...), \libxml_set_external_entity_loader(...)]] : []),
+                    ],
+                    static function (): array {
+                        $resets = [\libxml_clear_errors(...)];
+                        if (!\function_exists('libxml_get_external_entity_loader')) {
+                            $resets[] = static fn () => \libxml_set_external_entity_loader(null);
+                        }
+                        if (\function_exists('libxml_disable_entity_loader')) {
+                            $disabled = \libxml_disable_entity_loader(false);
+                            \libxml_disable_entity_loader($disabled);
+                            $resets[] = static fn () => \libxml_disable_entity_loader($disabled);
+                        }
+                        return $resets;
+                    },
+                ],
+                'soap' => [
+                    static fn (): array => [],
+                    static function (): array {
+                        $used = \use_soap_error_handler(false);
+                        \use_soap_error_handler($used);
+                        return [static fn () => \use_soap_error_handler($used)];
+                    },
+                ],
+            ];
+        }
+
+        /** @return array<string, array{\Closure(): list<array{\Closure, \Closure}>, \Closure(): list<\Closure>}> by extension */
+        private static function ofProcess(): array
+        {
+            return [
+                'mysqli' => [
+                    static fn (): array => [],
+                    static function (): array {
+                        $mode = (new \mysqli_driver())->report_mode;
+                        return [static fn () => \mysqli_report($mode)];
+                    },
+                ],
+                'openssl' => [
+                    static fn (): array => [],
+                    static fn (): array => [static function (): void {
+                        while (\openssl_error_string() !== false) {
+                        }
+                    }],
+                ],
+                'sockets' => [static fn (): array => [], static fn (): array => [static fn () => \socket_clear_error()]],
+                'imap' => [static fn (): array => [], static fn (): array => [\imap_errors(...), \imap_alerts(...)]],
+                'snmp' => [
+                    static fn (): array => [
+                        [\snmp_get_quick_print(...), \snmp_set_quick_print(...)],
+                        [\snmp_get_valueretrieval(...), \snmp_set_valueretrieval(...)],
+                    ],
+                    static fn (): array => [],
+                ],
+                'pcntl' => [self::signals(...), static fn (): array => []],
+            ];
+        }
+
+        /** Handlers of signals. php-cgi has this extension; PHP-FPM does not. */
+        private static function signals(): array
+        {
+            $handlers = static fn (): array => \array_map(\pcntl_signal_get_handler(...), self::SIGNALS);
+            return [
+                [static fn () => \pcntl_async_signals(), static fn (bool $value) => \pcntl_async_signals($value)],
+                [$handlers, static function (array $base) use ($handlers): void {
+                    foreach (self::SIGNALS as $i => $signal) {
+                        if ($handlers()[$i] !== $base[$i]) {
+                            \pcntl_signal($signal, $base[$i]);
+                        }
+                    }
+                }],
+            ];
+        }
+    }
+
+    /** Stream wrappers, filters, and the contexts that streams use by default. */
+    final class StreamState
+    {
+        /** @var list<string> the wrappers of PHP, before the application is loaded */
+        private static array $builtIn = [];
+        /** @var list<string> the wrappers when the application is ready, those that it registered first */
+        private static array $wrappers = [];
+        /** @var list<string> the wrappers that the application registered or replaced */
+        private static array $registered = [];
+        /** @var list<string> */
+        private static array $filters = [];
+        /** @var array<string, mixed> options and callback of the default context */
+        private static array $context = [];
+        /** @var resource|null the context of libxml */
+        private static $xmlContext = null;
+
+        /** Saves the wrappers of PHP before the application is loaded. */
+        public static function boot(): void
+        {
+            StreamState::$builtIn = \stream_get_wrappers();
+        }
+
+        public static function snapshot(): void
+        {
+            $now = \stream_get_wrappers();
+            // PHP appends a wrapper that is registered, also in the place of another. What is still in order is PHP's own.
+            $own = [];
+            foreach (StreamState::$builtIn as $name) {
+                if ($name === ($now[\count($own)] ?? null)) {
+                    $own[] = $name;
+                }
+            }
+            StreamState::$registered = \array_values(\array_diff($now, $own));
+            // `php` is last: whether a request replaced the last wrapper cannot be seen in the list.
+            $order = StreamState::$registered === [] ? [] : $own;
+            foreach (\in_array('php', $own, true) ? [...\array_diff($order, ['php']), 'php'] : $order as $name) {
+                \stream_wrapper_unregister($name);
+                \stream_wrapper_restore($name);
+            }
+            StreamState::$wrappers = \stream_get_wrappers();
+            StreamState::$filters = \stream_get_filters();
+            StreamState::$context = \stream_context_get_params(\stream_context_get_default());
+            StreamState::$xmlContext = XmlContext::find();
+        }
+
+        public static function restore(): void
+        {
+            $now = \stream_get_wrappers();
+            if (\end($now) === 'php' && !\in_array('php', StreamState::$registered, true)) {
+                \stream_wrapper_unregister('php');
+                \stream_wrapper_restore('php');
+            }
+            if ($now !== StreamState::$wrappers) {
+                StreamState::restoreWrappers($now);
+            }
+            if (\stream_get_filters() !== StreamState::$filters) {
+                $added = \array_diff(\stream_get_filters(), StreamState::$filters);
+                StreamState::$filters = \stream_get_filters();
+                // The class of a filter is loaded once, too. Its name stays.
+                Worker::leaked('stream filter ' . \implode(', ', $added));
+            }
+            if (\stream_context_get_params(\stream_context_get_default()) !== StreamState::$context) {
+                \stream_context_set_default(StreamState::$context['options']);
+                if (\stream_context_get_params(\stream_context_get_default()) !== StreamState::$context) {
+                    // PHP has no function that removes an option.
+                    Worker::unrestorable('options of the default stream context');
+                }
+            }
+            if (StreamState::$xmlContext !== null) {
+                \libxml_set_streams_context(StreamState::$xmlContext);
+            }
+        }
+
+        /** @param list<string> $now */
+        private static function restoreWrappers(array $now): void
+        {
+            $registered = StreamState::$registered;
+            foreach (\array_diff($now, StreamState::$wrappers) as $name) {
+                \stream_wrapper_unregister($name);
+            }
+            foreach (\array_diff(StreamState::$wrappers, $registered) as $name) {
+                if (\in_array($name, $now, true)) {
+                    \stream_wrapper_unregister($name);
+                }
+                \stream_wrapper_restore($name);
+            }
+            if (\stream_get_wrappers() !== StreamState::$wrappers || \array_slice($now, 0, \count($registered)) !== $registered) {
+                Worker::unrestorable('stream wrapper of the application');
+            }
+        }
+    }
+
+    /** A stream wrapper that finds the context that libxml uses for streams: PHP has no function for that. */
+    final class XmlContext
+    {
+        private const SCHEME = 'apus-xml-context';
+
+        /** @var resource|null */
+        public $context;
+        /** @var resource|null */
+        private static $found = null;
+
+        /** @return resource|null */
+        public static function find()
+        {
+            if (!\extension_loaded('libxml')) {
+                return null;
+            }
+            $address = self::SCHEME . '://x';
+            \set_error_handler(static fn (): bool => true);
+            $internal = \libxml_use_internal_errors(true);
+            $disabled = \function_exists('libxml_disable_entity_loader') && \libxml_disable_entity_loader(false);
+            \stream_wrapper_register(self::SCHEME, self::class);
+            try {
+                match (true) {
+                    \extension_loaded('dom') => (new \DOMDocument())->load($address),
+                    \extension_loaded('simplexml') => \simplexml_load_file($address),
+                    \extension_loaded('xmlreader') => (new \XMLReader())->open($address),
+                    default => null,
+                };
+            } catch (Throwable) {
+                // A loader of the application may throw.
+            } finally {
+                \stream_wrapper_unregister(self::SCHEME);
+                if ($disabled) {
+                    \libxml_disable_entity_loader(true);
+                }
+                \libxml_clear_errors();
+                \libxml_use_internal_errors($internal);
+                \restore_error_handler();
+            }
+            [$found, self::$found] = [self::$found, null];
+            return $found ?? \stream_context_get_default();
+        }
+
+        public function stream_open(string $path, string $mode, int $options, ?string &$opened): bool
+        {
+            self::$found = $this->context;
+            return false;
+        }
+
+        /** libxml opens only what exists. */
+        public function url_stat(string $path, int $flags): array|false
+        {
+            return ['size' => 1, 'mode' => 0100444];
         }
     }
 
@@ -1718,7 +2132,7 @@ namespace Apus\Runtime {
         public static function boot(): bool
         {
             $socket = Worker::parameter('APUS_SOCKET');
-            \set_time_limit(0);
+            State::boot();
             $real = \realpath(Worker::parameter('APUS_SCRIPT'));
             Worker::$script = $real === false ? Worker::parameter('APUS_SCRIPT') : $real;
             Worker::$mode = Worker::parameter('APUS_MODE');
@@ -2075,6 +2489,21 @@ namespace Apus\Runtime {
             }
             Worker::$logged[$what] = true;
             Worker::log(4, "left behind by a request: $what");
+        }
+
+        /** Ends the worker after this response, with a reason of BYE. */
+        public static function leave(string $reason): void
+        {
+            Worker::$leave ??= $reason;
+        }
+
+        /** Handles state of PHP that a request changed and that cannot be restored: the next request gets a new process. */
+        public static function unrestorable(string $what): void
+        {
+            if (Worker::$leaks !== 'ignore') {
+                Worker::$leave ??= 'leak';
+                Worker::log(4, "left behind by a request: $what; the worker is replaced");
+            }
         }
 
         /** Writes a line to the server's log, with a level of RFC 5424. */

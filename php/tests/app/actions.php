@@ -343,6 +343,19 @@ return [
         while (true) {
         }
     },
+    'burn' => static function (): void {
+        if (isset($_GET['limit'])) {
+            set_time_limit((int) $_GET['limit']);
+        }
+        $used = static fn (): float => array_sum(array_map(
+            static fn (string $which): float => getrusage()["ru_$which.tv_sec"] + getrusage()["ru_$which.tv_usec"] / 1e6,
+            ['utime', 'stime']
+        ));
+        usleep((int) ($_GET['sleep'] ?? 0));
+        for ($until = $used() + (float) $_GET['seconds']; $used() < $until;) {
+        }
+        echo 'burnt';
+    },
     'kill' => static function (): void {
         posix_kill(getmypid(), 9);
     },

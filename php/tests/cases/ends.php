@@ -64,6 +64,39 @@ return [
             check(is_dir("/proc/$pid"), true, "$action: the process lives");
         }
     },
+    'max_execution_time of php.ini holds for each request, and counts CPU time' => [['own', 'fpm'], static function (Server $server): void {
+        $limited = new Server($server->model, settings: ['max_execution_time' => '1']);
+        try {
+            $worker = $limited->worker('worker', APP . '/worker.php');
+            // More than the limit together, and waiting does not count.
+            foreach ([['seconds' => '0.6'], ['seconds' => '0.6', 'sleep' => '600000'], ['seconds' => '1.1', 'limit' => '0']] as $query) {
+                check($worker->request(parameters('/burn?' . http_build_query($query)))->body, 'burnt', 'below the limit');
+            }
+            $response = $worker->request(parameters('/burn?seconds=60'));
+            check($response->status, 500, 'status');
+            has($response->body, 'Maximum execution time of 1 second exceeded', 'body');
+            check($worker->bye, 'error', 'BYE');
+            $worker->end();
+            $next = $limited->worker('worker', APP . '/worker.php');
+            check($next->request(parameters('/burn?seconds=0.1'))->body, 'burnt', 'the next worker');
+            $next->stop();
+        } finally {
+            $limited->stop();
+        }
+    }],
+    'a worker whose max_execution_time is fixed ends before it is used up' => [['fpm'], static function (Server $server): void {
+        $limited = new Server('fpm', settings: ['max_execution_time' => '2'], areFixed: true);
+        try {
+            $worker = $limited->worker('worker', APP . '/worker.php');
+            check($worker->request(parameters('/burn?seconds=0.1'))->body, 'burnt', 'body');
+            check($worker->bye, null, 'BYE below a half');
+            check($worker->request(parameters('/burn?seconds=1.1'))->body, 'burnt', 'body');
+            check($worker->bye, 'time', 'BYE above a half');
+            $worker->end();
+        } finally {
+            $limited->stop();
+        }
+    }],
     'an error after a part of the response aborts it' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $response = $worker->request(parameters('/flush-throw'));

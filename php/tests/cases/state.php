@@ -27,6 +27,43 @@ return [
         check($worker->request(parameters('/state'))->json(), $new, 'state after it');
         $worker->stop();
     },
+    'each state of the table in docs/resident-php.md is restored, replaced or kept as it says' => static function (Server $server): void {
+        $ask = static fn (Worker $worker, string $table, string $name, string $do): string => $worker->request(parameters(
+            '/?' . http_build_query(['table' => $table, 'name' => $name, 'do' => $do])
+        ))->body;
+        $worker = $server->worker('worker', APP . '/kept.php');
+        $rows = json_decode($worker->request(parameters('/'))->body, true, 512, JSON_THROW_ON_ERROR);
+        $wrong = [];
+        foreach ($rows['restored'] as $name) {
+            $new = $ask($worker, 'restored', $name, 'see');
+            $changed = $ask($worker, 'restored', $name, 'change');
+            $after = $ask($worker, 'restored', $name, 'see');
+            if ($changed === $new || $after !== $new || $worker->logs !== [] || $worker->bye !== null) {
+                $wrong[$name] = [$new, $changed, $after, $worker->logs];
+            }
+        }
+        check($wrong, [], 'new, changed, and after it');
+        foreach ($rows['logged'] as $name) {
+            $what = json_decode($ask($worker, 'logged', $name, 'see'));
+            $ask($worker, 'logged', $name, 'change');
+            check(array_column($worker->logs, 'text'), ["left behind by a request: $what"], $name);
+        }
+        foreach ($rows['stays'] as $name) {
+            $new = $ask($worker, 'stays', $name, 'see');
+            $changed = $ask($worker, 'stays', $name, 'change');
+            check([$changed !== $new, $ask($worker, 'stays', $name, 'see')], [true, $changed], "$name, after a request that changed it");
+        }
+        $worker->stop();
+        foreach ($rows['replaced'] as $name) {
+            $worker = $server->worker('worker', APP . '/kept.php');
+            $ask($worker, 'replaced', $name, 'see');
+            check($worker->bye, null, 'BYE');
+            $ask($worker, 'replaced', $name, 'change');
+            check($worker->bye, 'leak', "$name, BYE");
+            has($worker->logs[0]['text'] ?? '', 'the worker is replaced', "$name, log");
+            $worker->end();
+        }
+    },
     'global variables that a request adds are logged once' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         check($worker->request(parameters('/global?n=a'))->body, 'left', 'body');

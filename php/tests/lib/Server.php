@@ -15,9 +15,17 @@ final class Server
     private $process = null;
     private string $fastcgi;
 
-    /** @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM whose functions the runtime replaces */
-    public function __construct(public readonly string $model, private int $processes = 2)
-    {
+    /**
+     * @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM whose functions the runtime replaces
+     * @param array<string, string> $settings more settings of PHP
+     * @param bool $areFixed whether these settings are those of an administrator, which scripts cannot change
+     */
+    public function __construct(
+        public readonly string $model,
+        private int $processes = 2,
+        private array $settings = [],
+        private bool $areFixed = false,
+    ) {
         $this->folder = sys_get_temp_dir() . '/apus-php-' . getmypid() . '-' . bin2hex(random_bytes(3));
         mkdir($this->folder);
         mkdir($this->folder . '/sessions');
@@ -54,6 +62,9 @@ final class Server
             foreach ($settings as $name => $value) {
                 $text .= "php_admin_value[$name] = \"$value\"\n";
             }
+            foreach ($this->settings as $name => $value) {
+                $text .= ($this->areFixed ? 'php_admin_value' : 'php_value') . "[$name] = \"$value\"\n";
+            }
             if ($this->model === 'pool') {
                 $text .= 'php_admin_value[disable_functions] = ' . REPLACED . "\n";
             }
@@ -70,7 +81,7 @@ final class Server
             }
         } else {
             $command = [self::program('php-cgi'), '-b', $this->fastcgi];
-            foreach ($settings as $name => $value) {
+            foreach ($this->settings + $settings as $name => $value) {
                 array_push($command, '-d', "$name=$value");
             }
             if ($this->model === 'own') {
