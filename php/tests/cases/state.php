@@ -64,6 +64,26 @@ return [
             $worker->end();
         }
     },
+    'stream wrappers and contexts of the application stay, and a request that changes them ends the worker' => static function (Server $server): void {
+        $all = '<x>{"own":{"of":"all"}}</x>';
+        $seen = "$all$all{\"own\":{\"of\":\"xml\"}} ";
+        $worker = $server->worker('worker', APP . '/kept-boot.php');
+        foreach (['/', '/same', '/other', '/wrapper', '/xml', '/'] as $target) {
+            $worker->request(parameters($target));
+            check($worker->request(parameters('/'))->body, $seen . '0', "after $target");
+            $form = parameters('/', ['REQUEST_METHOD' => 'PUT', 'CONTENT_TYPE' => 'text/plain', 'CONTENT_LENGTH' => '4']);
+            check($worker->request($form, 'body')->body, $seen . '4', "with a body, after $target");
+            check([$worker->logs, $worker->bye], [[], null], "$target, log and BYE");
+        }
+        $worker->stop();
+        foreach (['/remove', '/replace'] as $target) {
+            $worker = $server->worker('worker', APP . '/kept-boot.php');
+            $worker->request(parameters($target));
+            check($worker->bye, 'leak', "$target, BYE");
+            has($worker->logs[0]['text'] ?? '', 'the worker is replaced', "$target, log");
+            $worker->end();
+        }
+    },
     'global variables that a request adds are logged once' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         check($worker->request(parameters('/global?n=a'))->body, 'left', 'body');
