@@ -79,6 +79,8 @@ pub(crate) struct Peer<S> {
     decoder: Decoder<'static>,
     /// A field block of which more is to come.
     partial: Option<RawFrame>,
+    /// What is sent later, during a flood.
+    postponed: Option<Vec<u8>>,
     next_stream: u32,
     next_ping: u64,
     /// How much may be sent over all streams.
@@ -101,6 +103,7 @@ impl<S: Read + Write> Peer<S> {
             read: 0,
             decoder: Decoder::new(),
             partial: None,
+            postponed: None,
             next_stream: 1,
             next_ping: 1 << 32,
             window: WINDOW as i64,
@@ -131,6 +134,10 @@ impl<S: Read + Write> Peer<S> {
     }
 
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        if let Some(postponed) = &mut self.postponed {
+            postponed.extend_from_slice(bytes.as_ref());
+            return Ok(());
+        }
         self.stream.write_all(bytes.as_ref())?;
         self.stream.flush()
     }
@@ -438,17 +445,22 @@ pub(crate) fn is_end(error: &io::Error) -> bool {
 }
 
 impl Peer<TcpStream> {
-    /// Reads the available input. Returns whether the connection is still open.
+    /// Reads all available input: a GOAWAY behind what is left unread would be lost with a reset. Returns whether the
+    /// connection is still open.
     pub(crate) fn pump(&mut self) -> bool {
-        self.stream.set_nonblocking(true).unwrap();
-        let filled = self.fill();
-        self.stream.set_nonblocking(false).unwrap();
-        while let Some(frame) = self.take_frame() {
-            self.note(&frame);
-        }
-        match filled {
-            Ok(read) => read > 0,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        loop {
+            self.stream.set_nonblocking(true).unwrap();
+            let filled = self.fill();
+            self.stream.set_nonblocking(false).unwrap();
+            while let Some(frame) = self.take_frame() {
+                self.note(&frame);
+            }
+            match filled {
+                Ok(0) => return false,
+                Ok(_) if self.goaways.is_empty() => {}
+                Ok(_) => return true,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
         }
     }
 
@@ -459,17 +471,48 @@ impl Peer<TcpStream> {
         most: usize,
         mut turn: impl FnMut(&mut Self) -> Vec<u8>,
     ) -> (usize, u32) {
+        self.postponed = Some(Vec::new());
         for turns in 0..most {
             let bytes = turn(self);
-            if self.try_send(bytes).is_err() || !self.pump() || !self.goaways.is_empty() {
+            if !self.send_and_read(bytes) || !self.goaways.is_empty() {
+                self.postponed = None;
                 return (turns, self.goaway());
             }
         }
+        self.postponed = None;
         // The server may not have handled the last bytes.
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
         match self.goaway() {
             code::NO_ERROR => panic!("{most} turns were not stopped"),
             code => (most, code),
+        }
+    }
+
+    /// Sends these bytes, and reads what comes before and meanwhile: a server whose responses are not read does not read
+    /// either, so that a client that only writes waits until the server gives it up. Returns whether the connection is
+    /// still open.
+    fn send_and_read(&mut self, bytes: Vec<u8>) -> bool {
+        let replies = self.postponed.replace(Vec::new()).unwrap_or_default();
+        let bytes = [replies, bytes].concat();
+        let mut unsent = bytes.as_slice();
+        loop {
+            if !self.pump() {
+                return false;
+            }
+            if unsent.is_empty() || !self.goaways.is_empty() {
+                return true;
+            }
+            self.stream.set_nonblocking(true).unwrap();
+            let written = self.stream.write(unsent);
+            self.stream.set_nonblocking(false).unwrap();
+            match written {
+                Ok(written) => unsent = &unsent[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::park_timeout(std::time::Duration::from_millis(1));
+                }
+                // What the server sent before is still to be read.
+                Err(_) => return false,
+            }
         }
     }
 }
