@@ -1,10 +1,12 @@
 //! Counters of nodes and groups, which each worker has for itself and readers add up.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apus_client::{FailureCause, RequestFailure, RequestPhase};
+use apus_codec::fastcgi::FastCgiError;
 
 use crate::health::RequestTotals;
 
@@ -25,6 +27,11 @@ pub enum FailureKind {
     Status,
     /// The body of the response broke off.
     Body,
+}
+
+/// Whether an error is a mistake of one script, whose server is in order.
+pub(crate) fn is_of_script(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(FastCgiError::is_of_script)
 }
 
 impl FailureKind {
@@ -53,9 +60,10 @@ impl FailureKind {
     }
 
     /// Returns the kind of a failure of the node; `None` for other failures, for example of the request's own
-    /// body.
+    /// body, or of one script.
     pub(crate) fn of(failure: &RequestFailure) -> Option<Self> {
         match (&failure.cause, failure.phase) {
+            (FailureCause::Protocol(error), _) if is_of_script(&**error) => None,
             (
                 FailureCause::Request(_)
                 | FailureCause::Source(_)

@@ -113,6 +113,16 @@ impl FastCgiClientConnection {
         self.serial.codec.is_done()
     }
 
+    /// Reports a mistake of the script in the head of its response, as if the script had done it.
+    fn report(&self, response: &CgiResponseHead) {
+        if let (Some(line), Some(stderr), Some(head)) =
+            (&response.invalid_line, &self.stderr, &self.head)
+        {
+            let before = b"a line of the response head is not valid and is left out: ";
+            stderr(head, &[before, &**line].concat());
+        }
+    }
+
     /// The failure of a request without a response.
     pub(super) fn failure(
         &mut self,
@@ -170,6 +180,7 @@ impl ClientExchange for FastCgiClientConnection {
                     }
                 }
                 FastCgiEvent::Head(head) => {
+                    self.report(&head);
                     self.serial.input.consume(consumed);
                     return Ok(Some(FastCgiResponsePart::Head(head)));
                 }

@@ -2,15 +2,25 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use apus_codec::fastcgi::{BodyLength, CgiResponseHead};
-use apus_http::{Body, BodyError, BodyStream, Frame, Version};
+use apus_codec::fastcgi::{BodyLength, CgiResponseHead, FastCgiError};
+use apus_http::{Body, BodyError, BodyStream, Frame, Method, Version};
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::exchange::FastCgiResponsePart;
 use super::{FastCgiClientConnection, SentRequest};
 use crate::exchange::ClientExchange;
 use crate::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
+
+/// How long the end of a response without a body is waited for before the response is passed on. Most applications
+/// send it with the head, and the connection can then be used again at once.
+const END_PATIENCE: Duration = Duration::from_millis(10);
+
+/// The most output, in bytes, that an application may send after the end of a response: its process works on, for
+/// nobody if it writes more.
+const MAX_EXCESS: u64 = 1 << 20;
 
 /// The connection that a response comes over, and what was read of it. If it is dropped early, the
 /// application is asked to abort.
@@ -54,10 +64,13 @@ impl FastCgiResponseBody {
             status,
             headers,
             body: length,
+            invalid_line: _,
         } = head.await?;
         let body = match length {
             BodyLength::None => {
-                poll_fn(|cx| self.poll_end(cx)).await;
+                if (timeout(END_PATIENCE, poll_fn(|cx| self.poll_end(cx))).await).is_err() {
+                    self.leave();
+                }
                 Body::Empty
             }
             BodyLength::Length(length) => self.body(Some(length)),
@@ -72,12 +85,33 @@ impl FastCgiResponseBody {
         })
     }
 
+    /// Lets the application go on without its client, which has the whole response. A response to HEAD is aborted, as
+    /// nginx does: PHP does not notice that before it sends output, and it sends none then. Other scripts have said
+    /// that there is no body, to work on behind the response, and may do so.
+    fn leave(mut self) {
+        let is_head = |connection: &FastCgiClientConnection| {
+            let head = connection.head.as_ref();
+            head.is_none_or(|head| head.method == Method::HEAD)
+        };
+        if self
+            .connection
+            .as_deref()
+            .is_some_and(|connection| !is_head(connection))
+        {
+            tokio::task::spawn_local(async move { poll_fn(|cx| self.poll_end(cx)).await });
+        }
+    }
+
     /// Waits until the application ends a response without a body. A failure does not matter any more.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
-        if let Ok(FastCgiResponsePart::End) = ready!(connection.poll_body_part(cx)) {
+        let part = connection.poll_body_part(cx);
+        if part.is_pending() && connection.serial.codec.excess() <= MAX_EXCESS {
+            return Poll::Pending;
+        }
+        if let Poll::Ready(Ok(FastCgiResponsePart::End)) = part {
             self.end();
         }
         Poll::Ready(())
@@ -153,6 +187,9 @@ impl BodyStream for FastCgiResponseBody {
                 Err(cause) => {
                     let error = match cause {
                         FailureCause::TimedOut => BodyError::TimedOut,
+                        FailureCause::Protocol(error) if is_of_script(&*error) => {
+                            BodyError::Source(error)
+                        }
                         FailureCause::Protocol(_) => BodyError::Malformed,
                         _ => BodyError::Disconnected,
                     };
@@ -167,6 +204,11 @@ impl BodyStream for FastCgiResponseBody {
     fn remaining(&self) -> Option<u64> {
         self.remaining
     }
+}
+
+/// Whether an error is a mistake of the script.
+fn is_of_script(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(FastCgiError::is_of_script)
 }
 
 impl Drop for FastCgiResponseBody {

@@ -47,6 +47,8 @@ pub struct FastCgiConnection {
     keep: bool,
     writing: bool,
     aborted: bool,
+    /// Output after the end of the body, in bytes.
+    excess: u64,
 }
 
 /// What the connection expects from the application's output.
@@ -113,6 +115,7 @@ impl FastCgiConnection {
             keep: true,
             writing: false,
             aborted: false,
+            excess: 0,
         }
     }
 
@@ -133,7 +136,7 @@ impl FastCgiConnection {
             return false;
         }
         record::begin(keep, out);
-        record::stream(record::PARAMS, params.wire(), out);
+        params.write_records(out);
         record::start(record::PARAMS, 0, out);
         self.reading = ReadState::Head;
         self.head = HeaderBlockReader::default();
@@ -141,6 +144,7 @@ impl FastCgiConnection {
         self.output_ended = false;
         self.keep = keep;
         self.writing = true;
+        self.excess = 0;
         true
     }
 
@@ -204,6 +208,11 @@ impl FastCgiConnection {
     /// Whether no response is expected.
     pub fn is_done(&self) -> bool {
         matches!(self.reading, ReadState::Nothing)
+    }
+
+    /// How many bytes of output came after the end of the current response's body. They are ignored.
+    pub fn excess(&self) -> u64 {
+        self.excess
     }
 
     /// Whether another request may be sent after the current one. Final once the response is complete.
@@ -327,7 +336,7 @@ impl FastCgiConnection {
                     return Ok((taken, None));
                 }
                 let head = std::mem::take(&mut self.head);
-                let head = head.finish(self.is_head).ok_or(FastCgiError::Status)?;
+                let head = head.finish(self.is_head)?;
                 self.reading = match head.body {
                     BodyLength::None => ReadState::Excess,
                     BodyLength::Length(length) => ReadState::Body(Some(length)),
@@ -348,6 +357,7 @@ impl FastCgiConnection {
                 Ok((len, Some(FastCgiEvent::Data(range))))
             }
             ReadState::Nothing | ReadState::Excess | ReadState::Failed(_) => {
+                self.excess = self.excess.saturating_add(content.len() as u64);
                 Ok((content.len(), None))
             }
         }
@@ -366,7 +376,7 @@ impl FastCgiConnection {
         }
         match self.reading {
             ReadState::Head => return Err(FastCgiError::NoHead(app_status)),
-            ReadState::Body(Some(_)) => return Err(FastCgiError::Truncated),
+            ReadState::Body(Some(_)) => return Err(FastCgiError::ShortBody),
             _ => {}
         }
         // The application does not read the rest of the request, or takes it for another one.

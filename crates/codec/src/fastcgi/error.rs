@@ -31,21 +31,15 @@ pub enum FastCgiError {
     HeadTooLarge,
     /// The header block has more lines than the limit.
     TooManyFields,
-    /// A line of the header block is not `name: value`: mostly output before the head.
-    FieldName,
-    /// A field value contains CR or NUL: an attempt at response splitting.
-    FieldValue,
-    /// A field continues on the next line, which CGI does not allow (RFC 3875 section 6.3).
-    LineFolding,
-    /// The response starts with a status line of HTTP (RFC 3875 section 5). PHP does so when
-    /// `cgi.rfc2616_headers` or `cgi.nph` is set.
-    NonParsedHeader,
-    /// `Status` is not a final status, or there are two different ones.
+    /// No line of the header block is a field: mostly output before the head.
+    NoField,
+    /// A complete header block does not end with a line, or has an empty one.
+    Incomplete,
+    /// The status is not a final one.
     Status,
-    /// `Content-Length` is not a decimal number of at most 64 bits, or there are two different ones.
-    ContentLength,
-    /// The response is truncated: the connection or the request ended before the announced length of the
-    /// body.
+    /// The request ended before the announced length of the body: a script that counts wrongly, or that failed.
+    ShortBody,
+    /// The response is truncated: the connection ended before the request did.
     Truncated,
 }
 
@@ -56,6 +50,21 @@ impl FastCgiError {
         matches!(
             self,
             Self::CannotMultiplex | Self::Overloaded | Self::UnknownRole
+        )
+    }
+
+    /// Whether the script made the mistake, not its server, which kept to the protocol. Other scripts are not
+    /// affected.
+    pub fn is_of_script(&self) -> bool {
+        matches!(
+            self,
+            Self::NoHead(_)
+                | Self::HeadTooLarge
+                | Self::TooManyFields
+                | Self::NoField
+                | Self::Incomplete
+                | Self::Status
+                | Self::ShortBody
         )
     }
 }
@@ -83,14 +92,10 @@ impl fmt::Display for FastCgiError {
             }
             Self::HeadTooLarge => "the header block is larger than the limit",
             Self::TooManyFields => "the header block has more lines than the limit",
-            Self::FieldName => "a line of the header block is not `name: value`",
-            Self::FieldValue => "a field value must not contain CR or NUL",
-            Self::LineFolding => "a field must not continue on the next line",
-            Self::NonParsedHeader => {
-                "the response starts with an HTTP status line: is cgi.rfc2616_headers set?"
-            }
-            Self::Status => "there must be one Status, a final status of three digits",
-            Self::ContentLength => "there must be one Content-Length, a decimal number",
+            Self::NoField => "no line of the header block is `name: value`",
+            Self::Incomplete => "the header block is incomplete",
+            Self::Status => "the status must be a final one",
+            Self::ShortBody => "the body is shorter than its Content-Length",
             Self::Truncated => "the response is truncated",
         })
     }

@@ -10,9 +10,14 @@ use apus_http::response_head::is_connection_field;
 
 /// The head of an application's response.
 ///
-/// The status is the value of `Status`; without it, 302 if there is a `Location`, and 200 otherwise.
-/// A local redirect (section 6.2.2) is a 302 as well: the client requests the other path, so that the
+/// The status is the value of `Status`, or of a status line of HTTP, as PHP sends with `cgi.rfc2616_headers`;
+/// without it, 302 if there is a `Location`, and 200 otherwise. A status that does not exist is a 500. A local
+/// redirect (section 6.2.2) is a 302 as well: the client requests the other path, so that the
 /// access rules of that path apply.
+///
+/// PHP passes on what a script gives to `header()`, so other servers accept more than the grammar of fields: a name
+/// alone is a field without a value, of several lengths the last one applies, and one that is not a number is not
+/// there. Lines that are no fields are left out here; nginx responds 502 for most of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgiResponseHead {
     /// The status, always a final one.
@@ -23,6 +28,8 @@ pub struct CgiResponseHead {
     pub headers: Headers,
     /// The length of the body.
     pub body: BodyLength,
+    /// The first line that was left out because it is not a valid field, or its start: a mistake of the script.
+    pub invalid_line: Option<Box<[u8]>>,
 }
 
 /// The length of a response body.
@@ -54,10 +61,10 @@ impl CgiResponseHead {
         let mut reader = HeaderBlockReader::default();
         let (_, is_complete) = reader.read(block, limits)?;
         if is_complete || !reader.partial.is_empty() {
-            return Err(FastCgiError::FieldName);
+            return Err(FastCgiError::Incomplete);
         }
         reader.status = status.or(reader.status);
-        reader.finish(is_head).ok_or(FastCgiError::Status)
+        reader.finish(is_head)
     }
 }
 
@@ -71,11 +78,16 @@ pub(super) struct HeaderBlockReader {
     status: Option<StatusCode>,
     content_length: Option<u64>,
     headers: Headers,
+    /// Whether any line was a field.
+    has_field: bool,
+    invalid_line: Option<Box<[u8]>>,
 }
 
 impl HeaderBlockReader {
     /// Maximum initial capacity of a block.
     const CAPACITY: usize = 1024;
+    /// The most bytes of an invalid line that are kept.
+    const INVALID_LINE: usize = 200;
 
     /// Consumes the input that belongs to the block. Returns how many bytes that is, and whether the block
     /// is complete.
@@ -118,47 +130,49 @@ impl HeaderBlockReader {
     /// Adds a line without its LF. Returns whether it is the empty one.
     fn add_line(&mut self, line: &[u8], limits: &HeadLimits) -> Result<bool, FastCgiError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match line {
-            [] => return Ok(true),
-            [b' ' | b'\t', ..] => return Err(FastCgiError::LineFolding),
-            [b'H', b'T', b'T', b'P', b'/', ..] => return Err(FastCgiError::NonParsedHeader),
-            _ => {}
+        if line.is_empty() {
+            return Ok(true);
         }
         self.fields = self.fields.saturating_add(1);
         if self.fields > limits.fields {
             return Err(FastCgiError::TooManyFields);
         }
-        let colon = memchr::memchr(b':', line).ok_or(FastCgiError::FieldName)?;
-        let (name, value) = line.split_at_checked(colon).unwrap_or_default();
-        // White space before the colon is no smuggling risk here, as no other server parses this block.
-        let name = trim_end(name);
-        if name.is_empty()
-            || name.len() > usize::from(u16::MAX)
-            || !name.iter().all(|byte| is_token(*byte))
-        {
-            return Err(FastCgiError::FieldName);
+        let is_valid = match line.strip_prefix(b"HTTP/") {
+            Some(status_line) => self.add_status(after_space(status_line)),
+            None => {
+                let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+                let (name, value) = line.split_at_checked(colon).unwrap_or_default();
+                // White space before the colon is no smuggling risk here, as no other server parses this block.
+                let name = trim_end(name);
+                !name.is_empty()
+                    && name.len() <= usize::from(u16::MAX)
+                    && name.iter().all(|byte| is_token(*byte))
+                    && self.add_field(name, trim(value.get(1..).unwrap_or_default()))
+            }
+        };
+        if is_valid {
+            self.has_field = true;
+        } else if self.invalid_line.is_none() {
+            let start = line.get(..Self::INVALID_LINE).unwrap_or(line);
+            self.invalid_line = Some(start.into());
         }
-        self.add_field(name, trim(value.get(1..).unwrap_or_default()))?;
         Ok(false)
     }
 
-    fn add_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FastCgiError> {
+    /// Adds a field. Returns whether its value is valid.
+    fn add_field(&mut self, name: &[u8], value: &[u8]) -> bool {
         // The length alone excludes most names.
         match name.len() {
-            6 if name.eq_ignore_ascii_case(b"status") => {
-                let status = status(value)?;
-                return match self.status.replace(status) {
-                    Some(before) if before != status => Err(FastCgiError::Status),
-                    _ => Ok(()),
-                };
-            }
+            6 if name.eq_ignore_ascii_case(b"status") => return self.add_status(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                let length = parse_decimal(value).ok_or(FastCgiError::ContentLength)?;
-                match self.content_length.replace(length) {
-                    None => {}
-                    // A repetition with the same value is dropped.
-                    Some(before) if before == length => return Ok(()),
-                    Some(_) => return Err(FastCgiError::ContentLength),
+                let length = parse_decimal(value);
+                if self.content_length.is_some() && self.content_length == length {
+                    return true;
+                }
+                self.headers.remove(http::header::CONTENT_LENGTH);
+                self.content_length = length;
+                if length.is_none() {
+                    return false;
                 }
             }
             2 | 7 | 10 | 16 | 17 => {
@@ -167,7 +181,7 @@ impl HeaderBlockReader {
                     lower.copy_from_slice(name);
                     lower.make_ascii_lowercase();
                     if is_connection_field(lower) {
-                        return Ok(());
+                        return true;
                     }
                 }
             }
@@ -175,21 +189,33 @@ impl HeaderBlockReader {
         }
         if value.iter().all(|byte| is_field_value(*byte)) {
             self.headers.push(name, value);
-            return Ok(());
+            return true;
         }
-        // CR and NUL may end a line for other parsers. Other control characters do occur, mostly in
-        // file names; RFC 9110 section 5.5 allows to replace them.
+        // CR and NUL may end a line for other parsers: an attempt at response splitting. Other control characters do
+        // occur, mostly in file names; RFC 9110 section 5.5 allows to replace them.
         if value.iter().any(|byte| matches!(byte, b'\r' | 0)) {
-            return Err(FastCgiError::FieldValue);
+            return false;
         }
         let replace = |byte: &u8| if is_field_value(*byte) { *byte } else { b' ' };
         let replaced: Vec<u8> = value.iter().map(replace).collect();
         self.headers.push(name, trim(&replaced));
-        Ok(())
+        true
     }
 
-    /// The head, after its last line was read; `None` if its status is not final.
-    pub(super) fn finish(self, is_head: bool) -> Option<CgiResponseHead> {
+    /// Sets the status. One that does not exist is a 500, unless there is a valid one, too.
+    fn add_status(&mut self, value: &[u8]) -> bool {
+        let status = status(value);
+        self.status = status
+            .or(self.status)
+            .or(Some(StatusCode::INTERNAL_SERVER_ERROR));
+        status.is_some()
+    }
+
+    /// The head, after its last line was read.
+    pub(super) fn finish(self, is_head: bool) -> Result<CgiResponseHead, FastCgiError> {
+        if self.invalid_line.is_some() && !self.has_field {
+            return Err(FastCgiError::NoField);
+        }
         let mut headers = self.headers;
         let status =
             self.status
@@ -198,7 +224,7 @@ impl HeaderBlockReader {
                     false => StatusCode::OK,
                 });
         if status.is_informational() {
-            return None;
+            return Err(FastCgiError::Status);
         }
         if status == StatusCode::NO_CONTENT {
             headers.remove(http::header::CONTENT_LENGTH);
@@ -211,25 +237,31 @@ impl HeaderBlockReader {
             Some(length) => BodyLength::Length(length),
             None => BodyLength::UntilEnd,
         };
-        Some(CgiResponseHead {
+        Ok(CgiResponseHead {
             status,
             headers,
             body,
+            invalid_line: self.invalid_line,
         })
     }
 }
 
-/// The status. The reason phrase is ignored and may be missing.
-fn status(value: &[u8]) -> Result<StatusCode, FastCgiError> {
-    let digits = match value.split_at_checked(3) {
-        Some((digits, [])) => digits,
-        Some((digits, [next, ..])) if !next.is_ascii_digit() => digits,
-        _ => return Err(FastCgiError::Status),
+/// The status, if it is a final one. The reason phrase is ignored and may be missing.
+fn status(value: &[u8]) -> Option<StatusCode> {
+    let digits = match value.split_at_checked(3)? {
+        (digits, []) => digits,
+        (digits, [next, ..]) if !next.is_ascii_digit() => digits,
+        _ => return None,
     };
     StatusCode::from_bytes(digits)
         .ok()
         .filter(|status| !status.is_informational())
-        .ok_or(FastCgiError::Status)
+}
+
+/// What follows the first space, without spaces around it.
+fn after_space(line: &[u8]) -> &[u8] {
+    let space = memchr::memchr(b' ', line).unwrap_or(line.len());
+    trim(line.get(space..).unwrap_or_default())
 }
 
 fn trim_end(mut name: &[u8]) -> &[u8] {

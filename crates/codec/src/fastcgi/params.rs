@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::record;
+
 /// The parameters of a request, in order: the meta-variables of CGI (RFC 3875 section 4.1) and
 /// further variables for the application.
 ///
@@ -96,6 +98,35 @@ impl Params {
         found.last().map(|(_, value)| value)
     }
 
+    /// The name of the first parameter that is too long for one record: PHP closes the connection if a parameter
+    /// continues in the next one.
+    pub fn oversized(&self) -> Option<&[u8]> {
+        if self.wire.len() <= record::MAX_CONTENT {
+            return None;
+        }
+        let mut rest = self.wire.as_slice();
+        loop {
+            let before = rest.len();
+            let (name, _) = read_pair(&mut rest)?;
+            if before.saturating_sub(rest.len()) > record::MAX_CONTENT {
+                return Some(name);
+            }
+        }
+    }
+
+    /// Appends the `FCGI_PARAMS` records. Each one ends with a whole parameter, unless that is
+    /// [too long](Self::oversized) for one record.
+    pub(super) fn write_records(&self, out: &mut Vec<u8>) {
+        let mut rest = self.wire.as_slice();
+        while !rest.is_empty() {
+            let (pairs, after) = rest
+                .split_at_checked(length_for_record(rest))
+                .unwrap_or((rest, &[]));
+            record::stream(record::PARAMS, pairs, out);
+            rest = after;
+        }
+    }
+
     /// Encodes the two lengths of a pair. Returns whether they are within the limit.
     fn start_pair(&mut self, name: usize, value: usize) -> bool {
         if name > Self::MAX_LENGTH || value > Self::MAX_LENGTH {
@@ -120,6 +151,23 @@ fn length(parts: &[&[u8]]) -> usize {
     parts
         .iter()
         .fold(0, |length: usize, part| length.saturating_add(part.len()))
+}
+
+/// The length of the pairs at the start of `wire` that fit into one record, or of the first pair if that is longer.
+fn length_for_record(wire: &[u8]) -> usize {
+    if wire.len() <= record::MAX_CONTENT {
+        return wire.len();
+    }
+    let (mut left, mut fitting) = (wire, 0);
+    while read_pair(&mut left).is_some() {
+        let end = wire.len().saturating_sub(left.len());
+        match (end > record::MAX_CONTENT, fitting) {
+            (false, _) => fitting = end,
+            (true, 0) => return end,
+            (true, fitting) => return fitting,
+        }
+    }
+    wire.len()
 }
 
 /// Splits the first pair off `rest`. `None` if there is no complete pair.

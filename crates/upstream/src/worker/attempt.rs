@@ -17,7 +17,7 @@ use super::choose::ChosenNode;
 use super::group_view::{GroupView, WorkerNode};
 use super::send::{AttemptFailure, FailedAttempt};
 use super::tunnel::AttemptTunnel;
-use crate::counters::FailureKind;
+use crate::counters::{FailureKind, is_of_script};
 use crate::group::NodeSlot;
 use crate::health::ProbeOutcome;
 use crate::pool::{Admission, PermitReceiver, RequestPermit};
@@ -154,7 +154,22 @@ impl RequestAttempt {
         let penalty = Duration::from_secs_f64((latency * 2.0).min(MAX_PENALTY));
         self.node.add_latency(self.elapsed(now).max(penalty), now);
         self.end_probe(ProbeOutcome::Failed, now);
-        self.group.group.record_failure(&self.node.node, now);
+        self.record_in_health(kind, now);
+    }
+
+    /// Records a failure in the health of the node. A FastCGI process that ends or is slow is one of many at the
+    /// node, and its script may be the reason. So this takes the node out of service only if there is another one,
+    /// or a circuit breaker, which was asked for.
+    fn record_in_health(&self, kind: FailureKind, now: Instant) {
+        let is_of_process = self.node.node.application.is_some()
+            && matches!(
+                kind,
+                FailureKind::Closed | FailureKind::TimedOut | FailureKind::Body
+            );
+        let view = self.group.view();
+        if !is_of_process || view.nodes.len() > 1 || view.set.plan.breaker.is_some() {
+            self.group.group.record_failure(&self.node.node, now);
+        }
     }
 
     /// Tells the queues in which the request waited what became of it.
@@ -237,8 +252,13 @@ impl BodyStream for AttemptBody {
         }
         match &polled {
             Poll::Ready(Some(Err(error))) => {
+                let is_of_node = match error {
+                    BodyError::TooLarge => false,
+                    BodyError::Source(error) => !is_of_script(&**error),
+                    _ => true,
+                };
                 if let Some(mut attempt) = self.attempt.take()
-                    && !matches!(error, BodyError::TooLarge)
+                    && is_of_node
                 {
                     attempt.record_body_failure(error);
                 }
@@ -262,9 +282,7 @@ impl RequestAttempt {
             _ => FailureKind::Body,
         };
         self.node.counters.add_failure(kind);
-        self.group
-            .group
-            .record_failure(&self.node.node, Instant::now());
+        self.record_in_health(kind, Instant::now());
     }
 }
 

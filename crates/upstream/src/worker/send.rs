@@ -17,7 +17,7 @@ use super::group_view::NodeLabel;
 use super::request_body::RequestBody;
 use super::send_attempt::AttemptResult;
 use crate::balance::set_cookie;
-use crate::counters::{FailureKind, increment};
+use crate::counters::{FailureKind, increment, is_of_script};
 use crate::plan::GroupPlan;
 use crate::pool::{ConnectionFailure, PermitReceiver};
 use crate::queue::TriedNodes;
@@ -425,6 +425,7 @@ fn retry_reason(failure: &RequestFailure) -> Option<RetryReason> {
         | FailureCause::Source(_)
         | FailureCause::NoTunnel
         | FailureCause::NoDescriptors => None,
+        FailureCause::Protocol(ref error) if is_of_script(&**error) => None,
         FailureCause::TimedOut => Some(RetryReason::TimedOut { sent }),
         _ => Some(RetryReason::Error { sent }),
     }
