@@ -17,6 +17,8 @@ pub(crate) enum FormatPart {
     Text(Box<str>),
     /// Known when the request arrives.
     Request(RequestVariable),
+    /// `$remote_user`, whom a layer may find after the request has arrived.
+    User,
     /// Known when the response has ended.
     Response(ResponseVariable),
 }
@@ -135,11 +137,11 @@ const RESPONSE_VARIABLES: &[(VariableDescription, ResponseVariable)] = &[
 ];
 
 impl LogFormat {
-    /// The combined format of the Apache and nginx servers. The user is always `-`, because a
-    /// name that a client claims is not authenticated.
+    /// The combined format of the Apache and nginx servers. The user is an authenticated one: a name that a client
+    /// only claims is `-`.
     pub fn combined() -> Self {
         Self::template(
-            "$remote_addr - - [$time_local] \"$request\" $status $body_bytes_sent \
+            "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
              \"$http_referer\" \"$http_user_agent\"",
         )
         .unwrap_or_else(|_| Self {
@@ -155,6 +157,7 @@ impl LogFormat {
             ("time", "time_iso8601"),
             ("request_id", "request_id"),
             ("remote_addr", "remote_addr"),
+            ("remote_user", "remote_user"),
             ("site", "server_name"),
             ("scheme", "scheme"),
             ("host", "host"),
@@ -185,6 +188,11 @@ impl LogFormat {
             parts,
             escape: Escape::Json,
         }
+    }
+
+    /// Whether lines have the user.
+    pub(crate) fn has_user(&self) -> bool {
+        self.parts.contains(&FormatPart::User)
     }
 
     /// A line with variables, as in nginx's `log_format`: `$remote_addr "$request" $status`.
@@ -239,6 +247,9 @@ fn variable(name: &str) -> Result<FormatPart, LogFormatError> {
         .find(|(known, _)| known.name == name);
     if let Some((_, variable)) = of_response {
         return Ok(FormatPart::Response(*variable));
+    }
+    if name == "remote_user" {
+        return Ok(FormatPart::User);
     }
     RequestVariable::named(name)
         .map(FormatPart::Request)
@@ -326,7 +337,7 @@ mod tests {
                 FormatPart::Request(RequestVariable::field("x-y")),
             ]
         );
-        assert_eq!(LogFormat::combined().parts.len(), 14);
+        assert_eq!(LogFormat::combined().parts.len(), 16);
         assert_eq!(
             LogFormat::template("$$1").unwrap().parts,
             [FormatPart::Text("$".into()), FormatPart::Text("1".into())]
@@ -340,8 +351,8 @@ mod tests {
             error.to_string().contains("did you mean `$remote_addr`?"),
             "{error}"
         );
-        let error = LogFormat::template("$remote_user x").unwrap_err();
-        assert!(error.to_string().contains("`$remote_user`"), "{error}");
+        let error = LogFormat::template("$document_name x").unwrap_err();
+        assert!(error.to_string().contains("`$document_name`"), "{error}");
         assert!(LogFormat::template("costs $").is_err());
         assert!(LogFormat::template("$http_").is_err());
         assert_eq!(

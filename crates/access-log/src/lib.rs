@@ -18,14 +18,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Completion, Request};
+use apus_http::{Completion, RemoteUser, RemoteUserSlot, Request};
 use apus_private_files::{PrivateFiles, register};
 use apus_sites::{Observer, OnCompletion, WorkerObserver};
 
 pub use format::{LogFormat, LogFormatError};
 pub use writer::{LogFileCounts, LogWriter, LogWriterHandle, ReopenFailure};
 
-use line::{LogClock, LogLine};
+use line::{LineEnding, LogClock, LogLine};
 use writer::{LineBatch, LogFile, LogFiles};
 
 /// A worker flushes its buffer at once when it has this many bytes.
@@ -129,18 +129,51 @@ impl WorkerObserver for WorkerLog {
         let buffer = self.0.clone();
         let values = buffer.state.borrow_mut().spare.pop().unwrap_or_default();
         let line = LogLine::begin(&buffer.log.format, &buffer.log.site_name, request, values);
-        Some(Box::new(move |completion| buffer.add(line, completion)))
+        let user = self.needs_user().then(|| RequestUser::of(request));
+        Some(Box::new(move |completion| {
+            buffer.add(line, completion, user.as_ref().and_then(RequestUser::name));
+        }))
+    }
+
+    fn needs_user(&self) -> bool {
+        self.0.log.format.has_user()
+    }
+}
+
+/// The user of a request, whom a layer may find only later.
+struct RequestUser {
+    slot: Option<RemoteUserSlot>,
+    /// The user whom the TLS handshake authenticated.
+    at_arrival: Option<RemoteUser>,
+}
+
+impl RequestUser {
+    fn of(request: &Request) -> Self {
+        Self {
+            slot: request.extensions().get().cloned(),
+            at_arrival: RemoteUser::of(request),
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        let found = self.slot.as_ref().and_then(RemoteUserSlot::user);
+        found.or(self.at_arrival.as_ref()).map(|user| &*user.name)
     }
 }
 
 impl LineBuffer {
-    fn add(self: Rc<Self>, line: LogLine, completion: &Completion) {
+    fn add(self: Rc<Self>, line: LogLine, completion: &Completion, user: Option<&str>) {
         const MAX_SPARE_BUFFERS: usize = 64;
         const MAX_SPARE_CAPACITY: usize = 4096;
 
         let mut state = self.state.borrow_mut();
         let is_first = state.bytes.is_empty();
-        let mut values = line.finish(&self.log.format, completion, &self.clock, &mut state.bytes);
+        let ending = LineEnding {
+            completion,
+            user,
+            clock: &self.clock,
+        };
+        let mut values = line.finish(&self.log.format, &ending, &mut state.bytes);
         state.lines = state.lines.saturating_add(1);
         if state.spare.len() < MAX_SPARE_BUFFERS && values.capacity() <= MAX_SPARE_CAPACITY {
             values.clear();

@@ -18,6 +18,13 @@ pub(crate) struct LogLine {
     values: Vec<u8>,
 }
 
+/// What is known when a response has ended.
+pub(crate) struct LineEnding<'a> {
+    pub(crate) completion: &'a Completion,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) clock: &'a LogClock,
+}
+
 const LENGTH: usize = size_of::<u32>();
 
 impl LogLine {
@@ -51,10 +58,14 @@ impl LogLine {
     pub(crate) fn finish(
         self,
         format: &LogFormat,
-        completion: &Completion,
-        clock: &LogClock,
+        ending: &LineEnding<'_>,
         out: &mut Vec<u8>,
     ) -> Vec<u8> {
+        let LineEnding {
+            completion,
+            user,
+            clock,
+        } = *ending;
         let mut rest = self.values.as_slice();
         for part in &format.parts {
             match part {
@@ -62,6 +73,7 @@ impl LogLine {
                 FormatPart::Response(variable) => {
                     write_response_variable(*variable, completion, clock, format.escape, out);
                 }
+                FormatPart::User => format.escape.string(user.map(str::as_bytes), out),
                 FormatPart::Request(_) => {
                     let Some((length, after)) = rest.split_first_chunk::<LENGTH>() else {
                         continue;

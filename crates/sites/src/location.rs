@@ -12,7 +12,7 @@ use super::template::Captures;
 ///
 /// | pattern | meaning |
 /// | --- | --- |
-/// | `= /path` | this path and no other; takes precedence over all |
+/// | `= /path` | this path and no other; takes precedence over all. A path of PHP, as `/login.php`, holds for `/login.php/info`, too |
 /// | `^~ /prefix` | paths with this prefix; if it is the longest, no expression is tried |
 /// | `~ regex` | paths in which the expression matches; the first one takes precedence over
 /// prefixes |
@@ -196,6 +196,7 @@ impl std::error::Error for InvalidLocationPattern {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocationMatch {
     Exact,
+    Script,
     Regex,
     FinalPrefix,
     Prefix,
@@ -205,6 +206,7 @@ impl fmt::Display for LocationMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exact => "the path is equal",
+            Self::Script => "the path runs the script of this exact path",
             Self::Regex => "the first regular expression that matches",
             Self::FinalPrefix => "the longest prefix, and it rules out regular expressions",
             Self::Prefix => "the longest prefix, and no regular expression matches",
@@ -216,6 +218,8 @@ impl fmt::Display for LocationMatch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationMatcher {
     exact: HashMap<Box<[u8]>, usize>,
+    /// Those of exact paths whose script also other paths run, and whether that of a folder does.
+    scripts: HashMap<Box<[u8]>, ScriptLocation>,
     /// Sorted by text.
     prefixes: Vec<Prefix>,
     regexes: Vec<(Regex, usize)>,
@@ -230,13 +234,48 @@ struct Prefix {
     parent: Option<usize>,
 }
 
+/// The location of an exact path that is a script of PHP.
+#[derive(Clone, Copy, Debug)]
+struct ScriptLocation {
+    location: usize,
+    /// Whether the path of its folder runs it, if it is the index.
+    is_run_by_folder: bool,
+}
+
+/// Which other paths run the script of a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScriptUse {
+    /// None: the location has a fixed response.
+    None,
+    /// Those with a `PATH_INFO`.
+    PathInfo,
+    /// Those, and the path of the folder of an index.
+    PathInfoAndFolder,
+}
+
+/// The ending of scripts.
+const PHP: &[u8] = b".php";
+
+/// The name of the index script of a folder.
+const INDEX: &[u8] = b"index.php";
+
 impl LocationMatcher {
-    pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a LocationPattern>) -> Self {
+    pub(super) fn new<'a>(
+        patterns: impl Iterator<Item = (&'a LocationPattern, ScriptUse)>,
+    ) -> Self {
         let mut matcher = Self::default();
-        for (location, pattern) in patterns.enumerate() {
+        for (location, (pattern, script_use)) in patterns.enumerate() {
             match &pattern.kind {
                 PatternKind::Exact(path) => {
-                    matcher.exact.insert(path.as_bytes().into(), location);
+                    let path = path.as_bytes();
+                    matcher.exact.insert(path.into(), location);
+                    if path.ends_with(PHP) && script_use != ScriptUse::None {
+                        let script = ScriptLocation {
+                            location,
+                            is_run_by_folder: script_use == ScriptUse::PathInfoAndFolder,
+                        };
+                        matcher.scripts.insert(path.into(), script);
+                    }
                 }
                 PatternKind::Prefix { prefix, is_final } => matcher.prefixes.push(Prefix {
                     text: prefix.as_bytes().into(),
@@ -267,15 +306,53 @@ impl LocationMatcher {
             return Some((*location, LocationMatch::Exact));
         }
         let prefix = self.longest_prefix(path);
+        let is_final = prefix.is_some_and(|prefix| prefix.is_final);
+        let mut regexes = self.regexes.iter().filter(|_| !is_final);
+        let regex = regexes.find(|(regex, _)| regex.is_match(path));
+        if !self.scripts.is_empty() {
+            // Would this location take the path of the script, too? If not, it was written for `path`.
+            let is_for_path = |script: &[u8]| match (regex, prefix) {
+                (Some((regex, _)), _) => !regex.is_match(script),
+                (None, prefix) => prefix.is_some_and(|prefix| prefix.text.starts_with(script)),
+            };
+            if let Some(location) = self.location_of_script(path, is_for_path) {
+                return Some((location, LocationMatch::Script));
+            }
+        }
         if let Some(prefix) = prefix.filter(|prefix| prefix.is_final) {
             return Some((prefix.location, LocationMatch::FinalPrefix));
         }
-        let regex = self.regexes.iter().find(|(regex, _)| regex.is_match(path));
         match (regex, prefix) {
             (Some((_, location)), _) => Some((*location, LocationMatch::Regex)),
             (None, Some(prefix)) => Some((prefix.location, LocationMatch::Prefix)),
             (None, None) => None,
         }
+    }
+
+    /// The exact location of the script that `path` runs by a `PATH_INFO` or as the index of a folder, so that the
+    /// rules of the location cannot be passed by.
+    fn location_of_script(
+        &self,
+        path: &[u8],
+        is_for_path: impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
+        let index = match path.ends_with(b"/") {
+            true => [path, INDEX].concat(),
+            false => Vec::new(),
+        };
+        if let Some(script) = self.scripts.get(&*index)
+            && script.is_run_by_folder
+            && !is_for_path(&index)
+        {
+            return Some(script.location);
+        }
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        slashes
+            .filter_map(|(end, _)| path.get(..end))
+            .filter(|script| script.ends_with(PHP))
+            .find_map(|script| Some((script, self.scripts.get(script)?)))
+            .filter(|(script, _)| !is_for_path(script))
+            .map(|(_, script)| script.location)
     }
 
     /// The location of the prefix that is `path` and a slash, unless `path` itself is a location's path.
@@ -340,7 +417,82 @@ mod tests {
     fn matcher(patterns: &[&str]) -> LocationMatcher {
         let patterns: Vec<LocationPattern> =
             patterns.iter().map(|text| text.parse().unwrap()).collect();
-        LocationMatcher::new(patterns.iter())
+        let uses = patterns
+            .iter()
+            .map(|pattern| (pattern, ScriptUse::PathInfoAndFolder));
+        LocationMatcher::new(uses)
+    }
+
+    #[test]
+    fn an_exact_path_of_php_holds_for_what_its_script_runs_for() {
+        let matcher = matcher(&[
+            "/",
+            "= /login.php",
+            "/admin/",
+            "= /admin/index.php",
+            "~ [^/]\\.php(/|$)",
+            "~ ^/login\\.php/open",
+            "^~ /login.php/own/",
+            "= /a",
+        ]);
+        for (path, location) in [
+            ("/login.php", 1),
+            ("/login.php/", 1),
+            ("/login.php/x", 1),
+            ("/login.php/x.php/y", 1),
+            ("/login.php/own", 1),
+            ("/admin/index.php", 3),
+            ("/admin/index.php/x", 3),
+            ("/admin/", 3),
+            // Locations for these paths alone.
+            ("/login.php/own/x", 6),
+            // Other scripts, and paths of no script.
+            ("/login.phpx", 0),
+            ("/login.php.bak", 0),
+            ("/x/login.php/y", 4),
+            ("/other.php/login.php", 4),
+            ("/admin/x", 2),
+            ("/admin", 0),
+            ("/a", 7),
+            ("/a/b", 0),
+        ] {
+            let found = matcher.find(path.as_bytes()).map(|(found, _)| found);
+            assert_eq!(found, Some(location), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_expression_for_a_path_info_alone_precedes_the_exact_path_of_its_script() {
+        let patterns = ["= /index.php", "~ ^/index\\.php/admin", "~ \\.php", "/"];
+        let matcher = matcher(&patterns);
+        for (path, location) in [
+            ("/index.php/admin/x", 1),
+            ("/index.php/other", 0),
+            ("/other.php", 2),
+            ("/", 0),
+        ] {
+            let found = matcher.find(path.as_bytes()).map(|(found, _)| found);
+            assert_eq!(found, Some(location), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_response_for_an_exact_path_of_php_is_for_that_path_alone() {
+        let patterns: Vec<LocationPattern> = ["= /index.php", "/"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        for (script_use, expected) in [
+            (ScriptUse::None, [0, 1, 1]),
+            (ScriptUse::PathInfo, [0, 0, 1]),
+            (ScriptUse::PathInfoAndFolder, [0, 0, 0]),
+        ] {
+            let matcher =
+                LocationMatcher::new(patterns.iter().map(|pattern| (pattern, script_use)));
+            let found = ["/index.php", "/index.php/x", "/"]
+                .map(|path| matcher.find(path.as_bytes()).unwrap().0);
+            assert_eq!(found, expected, "{script_use:?}");
+        }
     }
 
     #[test]

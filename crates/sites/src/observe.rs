@@ -23,7 +23,14 @@ pub trait WorkerObserver {
     /// Sees a request before anything changes it. The returned function is called once the response
     /// was sent or aborted. If the client closes the connection before there is a response, the
     /// status is 499.
+    ///
+    /// Its [`RemoteUserSlot`](apus_http::RemoteUserSlot), if it has one, has the user later.
     fn begin(&self, request: &Request) -> Option<OnCompletion>;
+
+    /// Whether it needs the user of requests.
+    fn needs_user(&self) -> bool {
+        false
+    }
 }
 
 /// Called when a response was sent or aborted.

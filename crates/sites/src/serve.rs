@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::{
-    HeaderValue, Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory,
-    StatusCode, header, mount_prefix,
+    HeaderValue, Method, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
+    ServiceFactory, StatusCode, header, mount_prefix,
 };
 
 use super::fields::FieldChange;
-use super::location::{LocationMatcher, LocationPattern};
+use super::location::{LocationMatcher, LocationPattern, ScriptUse};
 use super::observe::{RequestObservation, WorkerObserver};
 use super::respond::ReturnHandler;
 use super::rewrite::{self, RewriteResult, RewriteRule};
@@ -52,6 +52,8 @@ struct SiteState {
     hsts: Option<HeaderValue>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
+    /// Whether layers may find users, and the observer needs them.
+    observes_users: bool,
     /// Whether an error page is a path of the site, which needs a copy of the request.
     has_error_page_paths: bool,
     /// Whether `X-Accel-Redirect` of a service is followed, which needs a copy of the request.
@@ -144,17 +146,28 @@ impl SiteService {
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
         });
         let has_accel = locations.iter().any(|location| location.accel.is_some());
+        let observer = site.observer.as_ref().map(|observer| observer.worker());
+        let has_layers = |location: &LocationState| !location.layers.is_empty();
+        let observes_users = observer
+            .as_ref()
+            .is_some_and(|observer| observer.needs_user())
+            && (locations.iter().any(has_layers) || has_layers(&default_location));
         let mut redirecting = locations.iter();
         let has_slash_redirects = redirecting.any(|location| location.redirects_to_slash);
         Self(Rc::new(SiteState {
             name: site.name.clone(),
-            matcher: LocationMatcher::new(site.locations.iter().map(|location| &location.pattern)),
+            matcher: LocationMatcher::new(
+                site.locations
+                    .iter()
+                    .map(|location| (&location.pattern, script_use(location))),
+            ),
             locations,
             default_location,
             force_https: site.force_https,
             hsts: site.hsts.map(Hsts::value),
             compression: site.compression,
-            observer: site.observer.as_ref().map(|observer| observer.worker()),
+            observer,
+            observes_users,
             has_error_page_paths,
             has_accel,
             has_slash_redirects,
@@ -196,8 +209,11 @@ impl ServiceFactory for Site {
 }
 
 impl Service for SiteService {
-    fn call(&self, request: Request) -> ResponseFuture {
+    fn call(&self, mut request: Request) -> ResponseFuture {
         let site = &self.0;
+        if site.observes_users {
+            request.extensions_mut().insert(RemoteUserSlot::default());
+        }
         let mut context = RequestState {
             route: RequestRoute {
                 redirect_copy: site.redirect_copy(&request),
@@ -572,6 +588,18 @@ impl LocationState {
             state.root.prefix = files.prefix().into();
         }
         state
+    }
+}
+
+/// Which paths run the script of a location, besides its own path.
+fn script_use(location: &Location) -> ScriptUse {
+    match &location.handler {
+        LocationHandler::Return(_) => ScriptUse::None,
+        // An index in an internal location is run for its folder, as the path of the client is another one.
+        LocationHandler::Files(files) if files.runs_programs() && !location.is_internal => {
+            ScriptUse::PathInfoAndFolder
+        }
+        _ => ScriptUse::PathInfo,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use apus_http::{Request, Version};
+use apus_http::{RemoteUser, Request, Version};
 
 /// A variable of a request: `$host`, `$http_NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,7 @@ enum KnownVariable {
     IsArgs,
     RemoteAddr,
     RemotePort,
+    RemoteUser,
     Connection,
     RequestId,
     SslProtocol,
@@ -106,6 +107,12 @@ const VARIABLES: &[(VariableDescription, KnownVariable)] = {
             V::RemoteAddr,
         ),
         described("remote_port", "the port of the client", V::RemotePort),
+        described(
+            "remote_user",
+            "the user whom `basic_auth` or `jwt` (`sub`) authenticated, or the subject of the verified client certificate; \
+             a name that was not checked is none",
+            V::RemoteUser,
+        ),
         described("connection", "the number of the connection", V::Connection),
         described(
             "request_id",
@@ -229,6 +236,10 @@ impl RequestVariable {
             }
             V::RemoteAddr => address(request.client().ip, out),
             V::RemotePort => number(request.client().port, out),
+            V::RemoteUser => {
+                let user = RemoteUser::of(request);
+                text(user.as_ref().map(|user| &*user.name), out);
+            }
             V::Connection => out.number(connection.id),
             V::RequestId => out.uri(format_args!("{}", request.id())),
             V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),

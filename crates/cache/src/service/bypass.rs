@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{CacheBypass, Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
+use apus_http::{CacheBypass, Method, Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 use apus_http::path::normalise_encoded;
 use apus_http::trace::{self, Step, StepKind};
@@ -15,7 +15,8 @@ use apus_http::trace::{self, Step, StepKind};
 /// A path with `//` or dot segments has the key of its normal form, to which applications redirect:
 /// the stored redirect would be a loop. After a rewrite that depends on more than the target,
 /// clients may get different programs. And an internal redirect (`X-Accel-Redirect`) would be
-/// stored over the response that requests it.
+/// stored over the response that requests it. The user of a client certificate is known to the program, and to no
+/// field that the response could name in `Vary`.
 #[derive(Clone, Debug)]
 pub struct CacheUnlessBypassed<C, F> {
     cached: C,
@@ -58,11 +59,16 @@ impl Service for CacheUnlessBypassedService {
             true => normalise_encoded(sent).is_ok_and(|path| *path == *sent),
             false => request.forwarded_path() == Ok(sent),
         };
-        if is_normal && !CacheBypass::applies_to(&request) {
+        // A program may respond to the user whom the handshake authenticated, and no field of the request tells that.
+        let tls = request.connection().tls.as_ref();
+        let has_certificate = matches!(*request.method(), Method::GET | Method::HEAD)
+            && tls.is_some_and(|tls| tls.client_certificate.is_some());
+        if is_normal && !has_certificate && !CacheBypass::applies_to(&request) {
             return self.cached.call(request);
         }
         trace::note(&request, || {
             let why = match is_normal {
+                true if has_certificate => "the client has a certificate, which the program knows",
                 true => "the program depends on more than the path that the client sent",
                 false => "the path that the client sent is not in its normal form",
             };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use apus_http::{HeaderValue, Request, ResponseFuture, StatusCode};
+use apus_http::{HeaderValue, RemoteUser, Request, ResponseFuture, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -177,6 +177,11 @@ impl Middleware<ResponseMarker> for BasicAuth {
                 Ok(false) => return unauthorized(&rendering, challenge),
                 Err(error) => return rendering.respond(error),
             }
+            let user = RemoteUser {
+                name: name.as_str().into(),
+                scheme: "Basic",
+            };
+            user.set(&mut request);
             request.extensions_mut().insert(BasicUser(name));
             next.call(request).wait().await
         })

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Request, ResponseFuture};
+use apus_http::{RemoteUser, Request, ResponseFuture};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 
@@ -175,6 +175,9 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMar
         };
         match self.claims(token) {
             Ok(claims) => {
+                if let Some(user) = user(token) {
+                    user.set(&mut request);
+                }
                 request.extensions_mut().insert(Claims(claims));
                 next.call(request)
             }
@@ -184,6 +187,20 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMar
             }
         }
     }
+}
+
+/// The user of a token that was verified: its `sub` (RFC 7519 section 4.1.2), if it has one.
+fn user(token: &str) -> Option<RemoteUser> {
+    #[derive(serde::Deserialize)]
+    struct Subject {
+        sub: String,
+    }
+
+    let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Subject>(token).ok()?;
+    (!claims.sub.is_empty()).then(|| RemoteUser {
+        name: claims.sub.into(),
+        scheme: "Bearer",
+    })
 }
 
 impl<T> Clone for JwtAuth<T> {

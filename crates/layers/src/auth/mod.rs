@@ -62,9 +62,14 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// The credentials of a request in this scheme, whose name has no case (RFC 9110 section 11.4).
+/// The credentials of a request in this scheme, whose name has no case (RFC 9110 section 11.4). A request with two
+/// `Authorization` lines has none: an origin might read the other one.
 fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {
-    let field = request.headers().get_str("authorization")?;
+    let mut lines = request.headers().get_all("authorization");
+    let (Some(line), None) = (lines.next(), lines.next()) else {
+        return None;
+    };
+    let field = std::str::from_utf8(line).ok()?;
     let (found, credentials) = field.split_once(' ')?;
     let credentials = credentials.trim_matches(' ');
     (found.eq_ignore_ascii_case(scheme) && !credentials.is_empty()).then_some(credentials)

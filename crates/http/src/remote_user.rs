@@ -1,0 +1,54 @@
+//! The user of a request (RFC 3875 sections 4.1.1 and 4.1.11), as an authentication established it.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::Request;
+
+/// The user of a request, whom a layer or the TLS handshake authenticated: `REMOTE_USER` and `AUTH_TYPE` of scripts, and
+/// `$remote_user`. A name that a client only claims is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteUser {
+    /// The name.
+    pub name: Arc<str>,
+    /// How the user was authenticated: `Basic`, `Bearer`, or [`RemoteUser::CERTIFICATE`].
+    pub scheme: &'static str,
+}
+
+/// A place for the user of a request, whom the log has to name after the request has gone to its service. Whoever needs
+/// it adds it to the request before the layers.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteUserSlot(Arc<OnceLock<RemoteUser>>);
+
+impl RemoteUser {
+    /// The scheme of client certificates, as servlet containers name it. HTTP has no name for it.
+    pub const CERTIFICATE: &'static str = "CLIENT_CERT";
+
+    /// The user of a request: the one that a layer authenticated, or the subject of the verified client certificate.
+    pub fn of(request: &Request) -> Option<Self> {
+        if let Some(user) = request.extensions().get::<Self>() {
+            return Some(user.clone());
+        }
+        let tls = request.connection().tls.as_ref()?;
+        let certificate = tls.client_certificate.as_ref()?;
+        Some(Self {
+            name: certificate.subject.as_str().into(),
+            scheme: Self::CERTIFICATE,
+        })
+    }
+
+    /// Sets the user of a request, for a layer that has authenticated it.
+    pub fn set(self, request: &mut Request) {
+        if let Some(slot) = request.extensions().get::<RemoteUserSlot>() {
+            // The first one is that of the outermost layer, and further requests of a redirect have the same.
+            let _ = slot.0.set(self.clone());
+        }
+        request.extensions_mut().insert(self);
+    }
+}
+
+impl RemoteUserSlot {
+    /// The user, once there is one.
+    pub fn user(&self) -> Option<&RemoteUser> {
+        self.0.get()
+    }
+}
