@@ -2335,7 +2335,7 @@ namespace Apus\Runtime {
         private static function status(): int
         {
             $status = (int) \http_response_code();
-            return $status >= 200 && $status <= 599 || $status === 101 && Worker::$event !== null ? $status : 500;
+            return $status >= 200 && $status <= 999 || $status === 101 && Worker::$event !== null ? $status : 500;
         }
 
         private static function fields(): string

@@ -582,8 +582,8 @@ keys! {
     /// longest prefix is a `^~` one, that; then the first regular expression; then the longest
     /// prefix.
     pub(super) struct Location {
-        /// The paths that match: `"= /path"` exactly, `"/prefix"`, `"^~ /prefix"` before any
-        /// expression, `"~ regex"`, `"~* regex"` ignoring case.
+        /// The paths that match: `"= /path"` exactly (`"= /login.php"` with its `PATH_INFO`, too),
+        /// `"/prefix"`, `"^~ /prefix"` before any expression, `"~ regex"`, `"~* regex"` ignoring case.
         path [required]: LocationPath,
         /// The handler: `static` for files, `return` for the key `return`, `reverse_proxy` for the
         /// origins of the key `upstream`, `fastcgi` for files and PHP scripts with `php_fastcgi`.

@@ -14,7 +14,7 @@ macro_rules! known_fields {
         #[allow(missing_docs, reason = "each is named after its field")]
         pub enum KnownField {
             $($field,)*
-            /// `X-Accel-*` and `X-Sendfile`, by which applications name files to the server.
+            /// `X-Accel-*`, `X-Sendfile` and `X-Apus-*`, by which applications tell the server what to do.
             Internal,
             /// An identity field that is none of the others.
             Identity,
@@ -29,7 +29,9 @@ macro_rules! known_fields {
             pub(crate) fn of_letters(name: &[u8]) -> Self {
                 match name {
                     $($name => Self::$field,)*
-                    name if name.starts_with(b"x-accel-") || name == b"x-sendfile" => Self::Internal,
+                    name if name.starts_with(b"x-accel-")
+                        || name.starts_with(b"x-apus-")
+                        || name == b"x-sendfile" => Self::Internal,
                     name if is_identity_field(name) => Self::Identity,
                     _ => Self::Other,
                 }
@@ -186,6 +188,8 @@ mod tests {
             ("x-accel", KnownField::Other),
             ("x-sendfile", KnownField::Internal),
             ("x-sendfile-type", KnownField::Other),
+            ("x-apus-events", KnownField::Internal),
+            ("x-apus", KnownField::Other),
             ("x-remote-user", KnownField::Identity),
             ("x_real_ip", KnownField::Identity),
             ("x.forwarded.for", KnownField::Identity),

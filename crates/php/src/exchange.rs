@@ -318,6 +318,12 @@ impl WorkerExchange {
         line.write(level, text);
     }
 
+    /// Logs a line of the response's head that is no field: a mistake of the script.
+    pub(crate) fn log_invalid_line(&self, line: &[u8]) {
+        let before = b"a line of the response head is not valid and is left out: ";
+        self.log(wire::LogLevel::Warning, &[before, line].concat());
+    }
+
     /// The process ID of the worker.
     pub(crate) fn pid(&self) -> i32 {
         self.connection

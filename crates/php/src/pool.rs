@@ -180,13 +180,22 @@ impl WorkerPool {
         let head = head(worker_head, is_head)?;
         let mut headers = head.headers;
         let pid = exchange.pid();
-        let events = headers
+        let channels = headers
             .get("x-apus-events")
-            .filter(|_| head.status == StatusCode::OK && !is_head)
+            .filter(|_| head.status == StatusCode::OK);
+        let is_stream = channels.is_some();
+        let events = channels
+            .filter(|_| !is_head)
             .map(|channels| self.subscribe(channels));
+        if let Some(line) = &head.invalid_line {
+            exchange.log_invalid_line(line);
+        }
         let mut body = response_body(exchange, head.body, worker_head);
-        if let Some(events) = events {
+        headers.remove("x-apus-events");
+        if is_stream {
             set_event_stream_headers(&mut headers);
+        }
+        if let Some(events) = events {
             body = Body::stream(EventStreamBody {
                 first: body,
                 then: events,
@@ -269,7 +278,6 @@ fn is_idempotent(method: &Method) -> bool {
 
 /// Sets the header fields of a response that continues with events.
 fn set_event_stream_headers(headers: &mut Headers) {
-    headers.remove("x-apus-events");
     headers.remove("content-length");
     // They cannot fail: names and values are valid.
     let _ = headers.try_insert("content-type", "text/event-stream");

@@ -75,7 +75,7 @@ keys! {
         /// Whether error responses of scripts are replaced by the error pages of the site.
         intercept_errors: bool = false,
         /// Whether scripts may redirect internally, by a path in `X-Accel-Redirect` or a file in
-        /// `X-Sendfile`.
+        /// `X-Sendfile`. Otherwise such a response is a 500, unless it has a body.
         accel: Switch<Accel> = Switch::Off,
         /// Whether responses are cached, and how. Requests with a session cookie bypass the cache:
         /// with the cookies that the `preset` knows, without a preset those of all presets.

@@ -75,7 +75,7 @@ keys! {
         /// Whether error responses of origins are replaced by the error pages of the site.
         intercept_errors: bool = false,
         /// Whether origins may redirect internally, by a path in `X-Accel-Redirect` or a file in
-        /// `X-Sendfile`.
+        /// `X-Sendfile`. Otherwise such a response is a 500, unless it has a body.
         accel: Switch<Accel> = Switch::Off,
         /// Another group of origins, which gets copies of requests; its responses are discarded,
         /// and no client waits for them. The name of a group or a URL alone is short for the key

@@ -197,15 +197,15 @@ struct ScriptLookup<'a> {
 
 impl ScriptLookup<'_> {
     fn find(&self, below: &[u8]) -> Result<Script, ScriptError> {
-        if !self.settings.hidden_files && has_hidden_name(below) {
-            return Err(ScriptError::Hidden);
-        }
         for end in ends_of_segments(below) {
             let (path, rest) = below.split_at_checked(end).unwrap_or((below, &[]));
             if !path.ends_with(PHP) {
                 continue;
             }
             self.check_allowed(path)?;
+            if self.is_hidden(path) {
+                return Err(ScriptError::Hidden);
+            }
             match self.scripts.look_up(path) {
                 PathKind::File if self.scripts.tree.is_none() && is_below_file(path) => {
                     return Err(ScriptError::Disguised);
@@ -215,6 +215,10 @@ impl ScriptLookup<'_> {
                 PathKind::Missing => break,
                 PathKind::Unreadable(status) => return Err(ScriptError::Unreadable(status)),
             }
+        }
+        // Without a local root there are no files that could be hidden, only paths for the front controller.
+        if self.scripts.tree.is_some() && self.is_hidden(below) {
+            return Err(ScriptError::Hidden);
         }
         if (below.is_empty() || below.ends_with(b"/"))
             && let Some(script) = self.index(below)?
@@ -232,6 +236,15 @@ impl ScriptLookup<'_> {
             PathKind::Unreadable(status) => Err(ScriptError::Unreadable(status)),
             PathKind::Folder | PathKind::Missing => Err(ScriptError::NotInstalled),
         }
+    }
+
+    /// Whether a path is that of a hidden file, or leads through a hidden folder. Where there is no such file, a name
+    /// that starts with a dot is a name of the application.
+    fn is_hidden(&self, path: &[u8]) -> bool {
+        !self.settings.hidden_files
+            && end_of_hidden_name(path)
+                .and_then(|end| path.get(..end))
+                .is_some_and(|path| !matches!(self.scripts.look_up(path), PathKind::Missing))
     }
 
     /// The index script of a folder.
@@ -297,10 +310,14 @@ fn ends_of_segments(path: &[u8]) -> impl Iterator<Item = usize> {
     slashes.chain([path.len()])
 }
 
-/// Whether a segment of a path starts with a dot, except for `/.well-known` (RFC 8615).
-fn has_hidden_name(path: &[u8]) -> bool {
-    let mut names = path.split(|byte| *byte == b'/').skip(1).enumerate();
-    names.any(|(at, name)| name.starts_with(b".") && !(at == 0 && name == b".well-known"))
+/// The end of the first segment that starts with a dot, except for `/.well-known` (RFC 8615).
+fn end_of_hidden_name(path: &[u8]) -> Option<usize> {
+    let mut start = 0_usize;
+    ends_of_segments(path).find(|end| {
+        let name = path.get(start..*end).unwrap_or_default();
+        let is_first = std::mem::replace(&mut start, *end) == 0;
+        name.starts_with(b"/.") && !(is_first && name == b"/.well-known")
+    })
 }
 
 /// Whether a parent in a path looks like a file that PHP might run as the script.
@@ -380,6 +397,9 @@ mod tests {
             ("/folder.php/inner.php/x", "/folder.php/inner.php", "/x"),
             ("/in.php", "/in.php", ""),
             ("/.well-known/x.php", "/.well-known/x.php", ""),
+            // Names behind the script are not files.
+            ("/index.php/.x", "/index.php", "/.x"),
+            ("/index.php/u/.git/.env", "/index.php", "/u/.git/.env"),
         ] {
             assert_eq!(
                 find(&settings, path),
@@ -411,7 +431,6 @@ mod tests {
             ("/folder.php", ScriptError::Missing),
             ("/out.php", ScriptError::Missing),
             ("/.git/hook.php", ScriptError::Hidden),
-            ("/index.php/.x", ScriptError::Hidden),
         ] {
             assert_eq!(find(&settings, path), Err(why), "{path}");
         }
@@ -440,7 +459,17 @@ mod tests {
             front_controller: Some("/index.php".into()),
             ..settings(folder.path())
         };
-        for path in ["/a/pretty/url/", "/none.php", "/uploads/", "/x.jpg"] {
+        for path in [
+            "/a/pretty/url/",
+            "/none.php",
+            "/uploads/",
+            "/x.jpg",
+            // There are no such files.
+            "/.file",
+            "/a/.b/",
+            "/a/.b/c.php",
+            "/wp-admin/.x",
+        ] {
             assert_eq!(
                 find(&settings, path),
                 Ok(("/index.php".into(), "".into())),
@@ -451,7 +480,11 @@ mod tests {
             "/uploads/evil.php",
             "/uploads/none.php",
             "/wp-config.php",
-            "/.env",
+            "/.git",
+            "/.git/",
+            "/.git/none",
+            "/.git/hook.php",
+            "/.git/hook.php/x",
         ] {
             assert!(find(&settings, path).is_err(), "{path}");
         }
@@ -543,6 +576,8 @@ mod tests {
             Err(ScriptError::Disguised)
         );
         assert_eq!(find(&elsewhere, "/uploads/y.php"), Err(ScriptError::NotRun));
+        assert_eq!(find(&elsewhere, "/.git/y.php"), Err(ScriptError::Hidden));
+        assert!(find(&elsewhere, "/.git/y").is_ok() && find(&elsewhere, "/a.php/.b").is_ok());
     }
 
     proptest! {

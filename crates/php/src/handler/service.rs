@@ -9,7 +9,7 @@ use crate::wire::RequestFrame;
 use apus_client::{ClientRequestHead, ClientResponse, Stderr};
 use apus_codec::fastcgi::Params;
 use apus_http::{
-    Body, Headers, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
+    Body, Headers, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
 };
 use apus_upstream::Upstreams;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::resident::ResidentWorkers;
 use super::script::{ScriptError, Scripts};
 use super::settings::PhpSettings;
-use super::variables::{Variables, content_length};
+use super::variables::{Variables, content_length, has_repeated_field};
 use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
 use apus_proxy::log_rate_limiter::LogRateLimiter;
@@ -105,6 +105,9 @@ struct PhpServiceInner {
 impl Service for PhpService {
     fn call(&self, request: Request) -> ResponseFuture {
         let inner = &self.0;
+        if let Some(response) = refusal(&request) {
+            return response.into();
+        }
         let path = match inner.settings.path_form {
             PathForm::Normalized => request.plain_path(),
             PathForm::Raw => path::check_raw(request.original_target().path())
@@ -224,6 +227,12 @@ impl PhpServiceInner {
                 Some(0) if !request.headers().contains("content-length") => {}
                 Some(length) => content_length(&mut params, length, settings),
             }
+            if let Some(name) = params.oversized() {
+                return Response::new(match name {
+                    b"REQUEST_URI" | b"QUERY_STRING" => StatusCode::URI_TOO_LONG,
+                    _ => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                });
+            }
             let head = Rc::new(ClientRequestHead {
                 method: request.method().clone(),
                 scheme: request.scheme(),
@@ -276,6 +285,23 @@ impl PhpServiceInner {
         response
     }
 }
+
+/// The response to a request that no script may get: TRACE, whose response would show the client its own fields with
+/// all cookies (RFC 9110 section 9.3.8), and a field that can have one value, with several.
+fn refusal(request: &Request) -> Option<Response> {
+    match *request.method() {
+        Method::TRACE | Method::CONNECT => {
+            let mut response = Response::new(StatusCode::METHOD_NOT_ALLOWED);
+            // It cannot fail: name and value are valid.
+            let _ = response.headers_mut().try_append("allow", ALLOW);
+            Some(response)
+        }
+        _ => has_repeated_field(request.headers()).then(|| Response::new(StatusCode::BAD_REQUEST)),
+    }
+}
+
+/// The methods that scripts may get. They may also get others that are not registered.
+const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// The header field with the request ID, which logs need. It is not sent, as FastCGI has parameters instead.
 const REQUEST_ID: &str = "x-request-id";

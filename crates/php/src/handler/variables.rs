@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::{FixedVariables, RequestFrame};
 use apus_codec::fastcgi::Params;
-use apus_http::{Peer, Request, Version, is_identity_field, path};
+use apus_http::{Headers, Peer, RemoteUser, Request, Version, is_identity_field, path};
 use smallvec::SmallVec;
 
 use super::script::Script;
@@ -335,6 +335,10 @@ impl<T: ParamSink> CgiParams<'_, T> {
         if let Some(kind) = request.headers().get("content-type") {
             self.push("CONTENT_TYPE", &[kind]);
         }
+        if let Some(user) = RemoteUser::of(request) {
+            self.push("REMOTE_USER", &[user.name.as_bytes()]);
+            self.push("AUTH_TYPE", &[user.scheme.as_bytes()]);
+        }
     }
 
     /// Adds the header fields of the request.
@@ -357,6 +361,11 @@ impl<T: ParamSink> CgiParams<'_, T> {
             let mut lines = headers.get_all(name);
             if lines.nth(1).is_none() {
                 self.sink.push_field(name, value);
+                continue;
+            }
+            if has_one_value(name) {
+                let last = headers.get_all(name).last().unwrap_or(value);
+                self.sink.push_field(name, last);
                 continue;
             }
             // HTTP/2 may split cookies into several field lines (RFC 9113 section 8.2.3).
@@ -413,6 +422,48 @@ fn is_same_variable(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
 }
 
+/// Whether a field that has one value (RFC 9110 section 5.3) is repeated. Joined, the values would be one useless
+/// value, and one of them may have passed a check that the other one has not.
+pub(super) fn has_repeated_field(headers: &Headers) -> bool {
+    const SINGLE: [&str; 10] = [
+        "authorization",
+        "content-length",
+        "content-range",
+        "content-type",
+        "if-modified-since",
+        "if-range",
+        "if-unmodified-since",
+        "origin",
+        "proxy-authorization",
+        "range",
+    ];
+    let mut seen = 0_u16;
+    headers.iter().any(|(name, _)| {
+        let field = SINGLE.iter().position(|single| *single == name);
+        let bit = field.map_or(0, |at| 1 << at);
+        let is_repeated = seen & bit != 0;
+        seen |= bit;
+        is_repeated
+    })
+}
+
+/// Whether the last one of repeated lines applies, as behind nginx, where joined values would be none.
+fn has_one_value(name: &str) -> bool {
+    matches!(
+        name,
+        "access-control-request-method"
+            | "date"
+            | "from"
+            | "max-forwards"
+            | "referer"
+            | "sec-fetch-dest"
+            | "sec-fetch-mode"
+            | "sec-fetch-site"
+            | "sec-fetch-user"
+            | "user-agent"
+    )
+}
+
 /// Whether a field has a variable without the prefix `HTTP_`, or none.
 fn has_other_variable(name: &str) -> bool {
     matches!(
@@ -433,7 +484,7 @@ mod tests {
     use std::rc::Rc;
 
     use apus_http::{
-        Body, ConnectionInfo, Extensions, Headers, Method, RequestParts, Target, TrustedProxies,
+        Body, ConnectionInfo, Extensions, Method, RequestParts, Target, TrustedProxies,
     };
 
     use super::*;

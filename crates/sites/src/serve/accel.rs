@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Headers, Method, Request, Response, ResponseFuture, StatusCode};
+use apus_http::{Headers, KnownField, Method, Request, Response, ResponseFuture, StatusCode};
 
 use super::{RequestRoute, RequestState, SiteState};
 use apus_http::CacheBypass;
@@ -39,26 +39,66 @@ const CONDITIONAL_FIELDS: [&str; 6] = [
     "range",
 ];
 
+/// Where an internal redirect leads.
+pub(super) enum AccelTarget {
+    /// To this path of the site.
+    Path(String),
+    /// Nowhere, as the location does not allow it.
+    NotAllowed,
+    /// To a file that no folder of the configuration holds.
+    NoFolder,
+}
+
 impl SiteState {
     /// A copy of the request without its body, if a redirect may need it.
     pub(super) fn redirect_copy(&self, request: &Request) -> Option<Box<Request>> {
         (self.has_accel || self.has_error_page_paths).then(|| Box::new(copy(request)))
     }
 
-    /// The path that the response of a service redirects to.
-    pub(super) fn accel_path(&self, context: &RequestState, response: &Response) -> Option<String> {
-        let accel = self.location(context).accel.as_ref()?;
+    /// Where the response of a service redirects to; `None` if it is a response like others.
+    pub(super) fn accel_target(
+        &self,
+        context: &RequestState,
+        response: &Response,
+    ) -> Option<AccelTarget> {
         let headers = response.headers();
-        if let Some(path) = headers.get_str("x-accel-redirect") {
-            return Some(path.to_owned());
+        if !headers.has(KnownField::Internal) {
+            return None;
         }
-        let file = headers.get_str("x-sendfile")?;
+        let (path, file) = (
+            headers.get_str("x-accel-redirect"),
+            headers.get_str("x-sendfile"),
+        );
+        if path.is_none() && file.is_none() {
+            return None;
+        }
+        let Some(accel) = self.location(context).accel.as_ref() else {
+            return Some(AccelTarget::NotAllowed);
+        };
+        if let Some(path) = path {
+            return Some(AccelTarget::Path(path.to_owned()));
+        }
+        let file = file.unwrap_or_default();
         let path = accel.files.iter().find_map(|(folder, path)| {
             let rest = file.strip_prefix(&**folder)?;
             Some(format!("{path}{}", path::encode(rest.as_bytes())))
         });
-        // An empty path fails the redirect: no folder of the configuration holds the file.
-        Some(path.unwrap_or_default())
+        Some(match path {
+            Some(path) => AccelTarget::Path(path),
+            None => AccelTarget::NoFolder,
+        })
+    }
+
+    /// Logs that an internal redirect leads nowhere.
+    pub(super) fn log_refused_redirect(&self, response: &Response, why: &str) {
+        let headers = response.headers();
+        let field = |name| headers.get_str(name);
+        let target = field("x-accel-redirect").or_else(|| field("x-sendfile"));
+        tracing::error!(
+            site = &*self.name,
+            target = target.unwrap_or_default(),
+            "{why}"
+        );
     }
 
     /// Responds with what the site has at `path`.
@@ -106,15 +146,32 @@ impl SiteState {
     }
 }
 
+/// Whether a response has no body, so that an application has sent nothing but its redirect.
+pub(super) fn is_empty(response: &mut Response) -> bool {
+    let length = response.headers().get("content-length");
+    length.is_none_or(|length| length == b"0") && response.body_mut().len() == Some(0)
+}
+
 /// Replaces the fields of [`APPLICATION_FIELDS`] that the application set.
 fn copy_application_fields(from: &Headers, to: &mut Headers) {
+    let keeps_type = to.contains("content-type") && has_default_type(from);
+    let is_copied = |name: &[u8]| {
+        is_one_of(&APPLICATION_FIELDS, name) && !(keeps_type && name == b"content-type")
+    };
     for name in APPLICATION_FIELDS
         .into_iter()
-        .filter(|name| from.contains(name))
+        .filter(|name| is_copied(name.as_bytes()) && from.contains(name))
     {
         to.remove(name);
     }
-    to.append_from(from, |name, _| is_one_of(&APPLICATION_FIELDS, name));
+    to.append_from(from, |name, _| is_copied(name));
+}
+
+/// Whether the type of a response is the one that PHP adds if its script names none (`default_mimetype`).
+fn has_default_type(headers: &Headers) -> bool {
+    let media = headers.get("content-type").unwrap_or_default();
+    let media = media.split(|byte| *byte == b';').next().unwrap_or_default();
+    media.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
 /// A copy of a request without its body and the fields that describe it.

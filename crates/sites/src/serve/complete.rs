@@ -10,7 +10,7 @@ use apus_http::{
     StatusCode, header,
 };
 
-use super::accel;
+use super::accel::{self, AccelTarget};
 use super::{RequestRoute, RequestState, SiteState};
 use crate::settings::ErrorPage;
 use apus_error_page::{self, AcceptedFormats, ErrorDetails};
@@ -26,8 +26,23 @@ impl SiteState {
     ) -> ResponseFuture {
         context.route.enter_innermost();
         response = self.render_layer_error(&context, response);
-        if let Some(path) = self.accel_path(&context, &response) {
-            return self.redirect_internally(context, response, &path);
+        match self.accel_target(&context, &response) {
+            None => {}
+            Some(AccelTarget::Path(path)) => {
+                return self.redirect_internally(context, response, &path);
+            }
+            Some(AccelTarget::NoFolder) => {
+                let why = "an application sends a file that no folder of `accel.files` holds";
+                self.log_refused_redirect(&response, why);
+                response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+            }
+            Some(AccelTarget::NotAllowed) => {
+                let why = "an application redirects internally, and `accel` does not allow it";
+                self.log_refused_redirect(&response, why);
+                if accel::is_empty(&mut response) {
+                    response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+                }
+            }
         }
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);

@@ -109,6 +109,14 @@ impl Server {
         }
     }
 
+    /// Waits until the log of Apus contains the text, and returns it.
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
+        match &self.running {
+            Running::Apus(apus) => apus.wait_for_log(text),
+            Running::Nginx(_) => panic!("nginx has its log in a file"),
+        }
+    }
+
     /// The resident memory of the server in bytes.
     pub(crate) fn resident(&self) -> u64 {
         let pid = match &self.running {
