@@ -512,7 +512,8 @@ keys! {
         /// Which scripts of other origins may read responses (CORS). `false`: none, also where the site allows
         /// some.
         cors: Switch<Cors>,
-        /// How long a response may take until it begins, in seconds; 503 beyond. 0: no limit.
+        /// How long a response may take until it begins, without the time in which the client sends its body, in
+        /// seconds; 503 beyond. 0: no limit.
         request_timeout: Seconds<0, YEAR>,
         /// Name and password with every request. `false`: none, also where the site requires them.
         basic_auth: Switch<BasicAuth>,

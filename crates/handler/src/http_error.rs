@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::OnceLock;
 
-use apus_http::{Response, StatusCode};
+use apus_http::{BodyError, Response, StatusCode};
 
 use crate::error::Error;
 use crate::respond::IntoResponse;
@@ -85,6 +85,18 @@ impl<E: HttpError> IntoResponse for E {
     }
 }
 
+/// The body of a request that ends before it is complete is a fault of the client, unless its source failed.
+impl HttpError for BodyError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::Source(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
 /// A type that implements [`HttpError`], by which `?` recognises its errors.
 #[derive(Clone, Copy)]
 pub struct HttpErrorType {
@@ -122,8 +134,18 @@ impl HttpErrorType {
         FIND.get_or_init(|| find);
     }
 
-    /// Converts an error of a declared type; others are returned.
+    /// Converts an error of a declared type, or of the body of a request; others are returned.
     pub(crate) fn convert<E: 'static>(error: E) -> Result<Error, E> {
+        let mut error = Some(error);
+        let of_body: &mut dyn Any = &mut error;
+        if let Some(of_body) = of_body.downcast_mut::<Option<BodyError>>()
+            && let Some(of_body) = of_body.take()
+        {
+            return Ok(of_body.into_error());
+        }
+        let Some(error) = error else {
+            return Ok(Error::of(StatusCode::INTERNAL_SERVER_ERROR));
+        };
         let known = FIND.get().and_then(|find| find(TypeId::of::<E>()));
         let Some(known) = known else {
             return Err(error);

@@ -6,6 +6,7 @@ pub mod auth;
 mod catch_panic;
 #[cfg(any(feature = "password", feature = "rate-limit"))]
 mod client_network;
+mod client_wait;
 mod cors;
 mod etag;
 mod force_https;

@@ -69,7 +69,7 @@ impl HttpError for StorageError {
     fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Body(_) => StatusCode::BAD_REQUEST,
+            Self::Body(cause) => cause.status(),
             Self::Unreachable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Rejected { status, .. } if status.is_server_error() => {
                 StatusCode::SERVICE_UNAVAILABLE

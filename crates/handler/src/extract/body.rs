@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::values::FormFields;
 use super::{FromRequest, Rejection, UnreadableField, read_fields};
 use crate::body_limit::BodyLimit;
+use crate::http_error::HttpError;
 use crate::respond::Json;
 
 impl FromRequest for Bytes {
@@ -149,13 +150,7 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
             }
             Ok(Frame::File(_) | Frame::Trailers(_)) => {}
             Err(BodyError::TooLarge) => return Err(too_large(limit)),
-            Err(BodyError::TimedOut) => {
-                return Err(Rejection::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "the body came too slowly",
-                ));
-            }
-            Err(error) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
+            Err(error) => return Err(incomplete(&error)),
         }
     }
     Ok(if collected.is_empty() {
@@ -163,6 +158,11 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
     } else {
         collected.freeze()
     })
+}
+
+/// The rejection of a request whose body ends before it is complete.
+pub(super) fn incomplete(error: &BodyError) -> Rejection {
+    Rejection::new(error.status(), error)
 }
 
 fn too_large(limit: u64) -> Rejection {

@@ -14,6 +14,7 @@ pub use self::form::{MultipartForm, Uploads};
 pub use self::limits::UploadLimits;
 pub use self::upload::Upload;
 
+use super::body::incomplete;
 use super::{FromRequest, Rejection};
 use crate::body_limit::BodyLimit;
 use crate::multipart::{FormTypeError, MultipartEvent, MultipartParser, PartHead};
@@ -89,13 +90,7 @@ impl Multipart {
                     let limit = self.body_limit.unwrap_or(self.limits.total);
                     return Err(too_large(BodyLimit::message(limit)));
                 }
-                Some(Err(BodyError::TimedOut)) => {
-                    return Err(Rejection::new(
-                        StatusCode::REQUEST_TIMEOUT,
-                        "the body came too slowly",
-                    ));
-                }
-                Some(Err(error)) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
+                Some(Err(error)) => return Err(incomplete(&error)),
                 None => {
                     return Err(Rejection::new(
                         StatusCode::BAD_REQUEST,

@@ -6,7 +6,7 @@ use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 
 use apus_handler::multipart::{MultipartEvent, MultipartParser};
-use apus_handler::{BodyLimit, Error};
+use apus_handler::{BodyLimit, Error, HttpError};
 
 /// The name of the field.
 const FIELD: &str = "csrf_token";
@@ -49,8 +49,7 @@ fn read_error(error: &BodyError, request: &Request) -> Error {
             return Error::new(StatusCode::PAYLOAD_TOO_LARGE, BodyLimit::message(limit));
         }
         (BodyError::TooLarge, None) => StatusCode::PAYLOAD_TOO_LARGE,
-        (BodyError::TimedOut, _) => StatusCode::REQUEST_TIMEOUT,
-        _ => StatusCode::BAD_REQUEST,
+        (error, _) => error.status(),
     };
     Error::new(status, error)
 }

@@ -5,6 +5,7 @@ mod body_limit;
 mod certificates;
 mod client_info;
 mod cookies;
+mod incomplete_body;
 mod optional;
 mod paging;
 mod uploads;

@@ -33,6 +33,11 @@ impl Client {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
     }
 
+    /// As [`Client::send`]; the server may have closed the connection.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.0.get_mut().write_all(bytes.as_ref())
+    }
+
     /// Reads a response, which has no body if the method was HEAD.
     pub(crate) fn read(&mut self, is_head: bool) -> Reply {
         let status_line = self.line();

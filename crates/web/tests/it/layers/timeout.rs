@@ -1,9 +1,12 @@
 //! The time limit of a response.
 
+use std::collections::HashMap;
+use std::task::Poll;
 use std::time::Duration;
 
 use apus::layers::{RequestIds, Timeout};
-use apus::{App, StatusCode};
+use apus::{App, Body, Form, Limits, Request, StatusCode};
+use apus_testkit::block_on;
 
 use crate::harness::{Client, PATIENCE, Server, get, head};
 
@@ -43,12 +46,102 @@ fn a_late_response_is_replaced_by_an_error() {
     }
 }
 
+const LIMIT: Duration = Duration::from_millis(40);
+
+/// Handlers that read a body, and that take long in different places.
+fn readers() -> App {
+    async fn never(_: impl Sized) -> String {
+        std::future::pending().await
+    }
+    App::new()
+        .layer(Timeout::new(LIMIT))
+        .post("/text", async |text: String| text.len().to_string())
+        .post("/form", async |Form(_): Form<HashMap<String, String>>| "10")
+        .post("/frames", async |mut body: Body| {
+            let mut bytes = 0;
+            while let Some(frame) = body.frame().await {
+                bytes += frame?.len();
+            }
+            Ok::<_, apus::Error>(bytes.to_string())
+        })
+        .post("/before", async |request: Request| never(request).await)
+        .post("/behind", async |text: String| never(text).await)
+        // The rest of the body is neither read nor dropped.
+        .post("/beside", async |mut body: Body| {
+            let _ = body.frame().await;
+            let _ = std::future::poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await;
+            never(body).await
+        })
+}
+
 #[test]
-fn waiting_for_the_body_counts_too() {
-    let server = Server::start(slow(Timeout::new(Duration::from_millis(20))));
-    let mut client = Client::connect(server.address());
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
-    assert_eq!(client.read(false).status, 503);
+#[expect(clippy::disallowed_methods, reason = "a client that is slow")]
+fn the_time_in_which_a_client_sends_its_body_is_not_that_of_the_handler() {
+    let server = Server::start(readers());
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let cases = [
+        ("/text", "", 200),
+        ("/form", form, 200),
+        ("/frames", "", 200),
+        ("/before", "", 503),
+        ("/behind", "", 503),
+        ("/beside", "", 503),
+    ];
+    let mut clients = cases.map(|(path, fields, _)| {
+        let mut client = Client::connect(server.address());
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 10\r\n\r\n"
+        ));
+        client
+    });
+    for _ in 0..10 {
+        std::thread::sleep(LIMIT);
+        for client in &mut clients {
+            // The response may be there before the body is whole.
+            let _ = client.try_send("x");
+        }
+    }
+    for (mut client, (path, _, status)) in clients.into_iter().zip(cases) {
+        let reply = client.read(false);
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        if status == 200 {
+            assert_eq!(reply.text(), "10", "{path}");
+        }
+    }
+    let address = server.address();
+    let (status, text) = block_on(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::post("http://a/text").body(()).unwrap();
+        let (response, mut body) = client.send_request(request, false).unwrap();
+        for _ in 0..10 {
+            tokio::time::sleep(LIMIT).await;
+            body.send_data("x".into(), false).unwrap();
+        }
+        body.send_data("".into(), true).unwrap();
+        let response = response.await.unwrap();
+        let status = response.status();
+        (status, response.into_body().data().await.unwrap().unwrap())
+    });
+    assert_eq!((status.as_u16(), &*text), (200, &b"10"[..]));
+}
+
+#[test]
+fn a_client_that_stops_sending_its_body_gets_408_and_not_the_503_of_a_slow_handler() {
+    let limits = Limits {
+        body_timeout: Duration::from_millis(250),
+        ..Limits::default()
+    };
+    let server = Server::with_limits(readers(), limits);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    for (path, fields) in [("/text", ""), ("/form", form), ("/frames", "")] {
+        let mut client = Client::connect(server.address());
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 10\r\n\r\nx");
+        client.send(head);
+        assert_eq!(client.read(false).status, 408, "{path}");
+    }
 }
 
 #[test]
