@@ -1,7 +1,7 @@
 //! `apus dev`: builds an application of the framework, runs it, and follows its sources.
 //!
 //! [`run`] listens itself, and sends requests on to the application, which listens on a Unix socket
-//! ([`apus_net::development_listener`]). So clients never find the port closed: while the application is restarted, requests
+//! ([`apus_net::DevelopmentSocket`]). So clients never find the port closed: while the application is restarted, requests
 //! wait. The supervisor (`supervisor`) publishes the state of the application (`state`), and the service of each worker
 //! (`service`) reads it: it forwards a request, or shows why there is no application to forward it to.
 

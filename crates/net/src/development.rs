@@ -1,6 +1,8 @@
 //! The socket of `apus dev`, on which an application listens in place of its own addresses.
 
 use std::env;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,25 +15,71 @@ use crate::plan::{ListenAddress, ListenerPlan};
 /// The variable with the path of the socket.
 pub const DEVELOPMENT_SOCKET: &str = "APUS_DEV_SOCKET";
 
-/// The listener of an application that `apus dev` has started; `None` for all others.
-///
-/// Only the first server of a process gets it. The service sees the clients, the scheme and the host of the requests to
-/// `apus dev`.
-pub fn development_listener(service: &Arc<dyn ServiceFactory>) -> Option<ListenerPlan> {
-    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-    let path = env::var_os(DEVELOPMENT_SOCKET).filter(|path| !path.is_empty())?;
-    if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        return None;
-    }
-    Some(listener(path.into(), service))
+/// Whether a server of this process has the socket.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The socket of `apus dev`, which one server of a process has while it runs.
+#[derive(Debug)]
+pub struct DevelopmentSocket {
+    path: PathBuf,
 }
 
-fn listener(path: PathBuf, service: &Arc<dyn ServiceFactory>) -> ListenerPlan {
-    // The folder of the socket is closed to other users.
-    let address = ListenAddress::Unix { path, mode: 0o600 };
-    let service = DevelopmentServiceFactory(Arc::clone(service));
-    ListenerPlan::new(address, Arc::new(service))
+impl DevelopmentSocket {
+    /// The socket, in an application that `apus dev` has started; `None` in all others.
+    ///
+    /// # Errors
+    /// Another server of this process has it.
+    pub fn take() -> Result<Option<Self>, DevelopmentSocketTaken> {
+        let path = env::var_os(DEVELOPMENT_SOCKET).filter(|path| !path.is_empty());
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        match IS_TAKEN.swap(true, Ordering::Relaxed) {
+            true => Err(DevelopmentSocketTaken),
+            false => Ok(Some(Self { path: path.into() })),
+        }
+    }
+
+    /// The listener on it. The service sees the clients, the scheme and the host of the requests to `apus dev`.
+    pub fn listener(&self, service: &Arc<dyn ServiceFactory>) -> ListenerPlan {
+        // The folder of the socket is closed to other users.
+        let address = ListenAddress::Unix {
+            path: self.path.clone(),
+            mode: 0o600,
+        };
+        let service = DevelopmentServiceFactory(Arc::clone(service));
+        ListenerPlan::new(address, Arc::new(service))
+    }
+
+    /// Shows the URLs that the application serves beside the socket, on the terminal of the developer.
+    pub fn announce(&self, urls: &[String]) {
+        for url in urls {
+            // `apus dev` may be gone, which ends this process.
+            let _ = writeln!(io::stderr(), "The application also serves {url}");
+        }
+    }
 }
+
+impl Drop for DevelopmentSocket {
+    fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Why a server cannot run under `apus dev`: it is not the only one of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevelopmentSocketTaken;
+
+impl fmt::Display for DevelopmentSocketTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "`apus dev` forwards requests to one server of a program, and this program starts a second one beside it: \
+             serve the application of the second one by `Server::also` of the first",
+        )
+    }
+}
+
+impl std::error::Error for DevelopmentSocketTaken {}
 
 /// The service behind `apus dev`, which is a proxy that tells of its clients.
 struct DevelopmentServiceFactory(Arc<dyn ServiceFactory>);

@@ -36,7 +36,7 @@ mod worker;
 pub use account::{AccountError, SystemAccount};
 pub use apus_quic::{CongestionControl, RetryMode};
 pub use counters::{WorkerStatus, WorkerTotals};
-pub use development::{DEVELOPMENT_SOCKET, development_listener};
+pub use development::{DEVELOPMENT_SOCKET, DevelopmentSocket, DevelopmentSocketTaken};
 pub use embedded::EmbeddedWorker;
 pub use engine::{Engine, EngineStartError, EngineStatus};
 pub use http3_settings::Http3Settings;

@@ -10,10 +10,10 @@ use apus_control::{
     ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime, status,
 };
 use apus_http::{RouteInfo, ServiceFactory};
-use apus_net::{Engine, EnginePlan};
+use apus_net::{DevelopmentSocket, Engine, EnginePlan};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::error::StartError;
 use super::running::Stopping;
@@ -39,7 +39,7 @@ pub(super) struct ServerControl {
     pub(super) engine: Engine,
     pub(super) service: Arc<dyn ServiceFactory>,
     pub(super) stop_timeout: Duration,
-    pub(super) signals: Option<TerminationSignals>,
+    pub(super) signals: SignalSource,
     pub(super) socket: Option<ControlSocket>,
     pub(super) started: StartTime,
     pub(super) stop: watch::Sender<bool>,
@@ -47,6 +47,8 @@ pub(super) struct ServerControl {
     pub(super) tasks: Vec<(String, Task)>,
     #[cfg(feature = "jobs")]
     pub(super) queues: Vec<apus_jobs::Jobs>,
+    /// Under `apus dev`; another server of this process may have it after this one.
+    pub(super) _development: Option<DevelopmentSocket>,
 }
 
 impl ServerControl {
@@ -63,7 +65,7 @@ impl ServerControl {
             tokio::select! {
                 _ = stop_requested.wait_for(|is_requested| *is_requested) => break,
                 plan = next_plan(&mut certificates) => put_in_force(&self.engine, plan),
-                () = TerminationSignals::wait(&mut self.signals) => break,
+                () = self.signals.next() => break,
                 exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     ControlRequest::Stop => {
                         waiting.push(exchange);
@@ -98,7 +100,7 @@ impl ServerControl {
         loop {
             tokio::select! {
                 _ = &mut ended => return,
-                () = TerminationSignals::wait(&mut self.signals) => return,
+                () = self.signals.next() => return,
                 mut exchange = next_exchange(&mut self.socket) => match exchange.request() {
                     ControlRequest::Stop => waiting.push(exchange),
                     _ => exchange.respond(&failed("the application is stopping")).await,
@@ -203,16 +205,42 @@ pub(super) struct TerminationSignals {
 }
 
 impl TerminationSignals {
+    /// From now on they do not end the process. The caller is in the runtime of a server.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
+}
+
+/// The signals that stop a server: from its start, or from when the program waits for its end.
+pub(super) struct SignalSource {
+    signals: Option<TerminationSignals>,
+    later: Option<oneshot::Receiver<TerminationSignals>>,
+}
+
+impl SignalSource {
+    /// These signals, or those that come through `later`.
+    pub(super) fn new(
+        signals: Option<TerminationSignals>,
+        later: oneshot::Receiver<TerminationSignals>,
+    ) -> Self {
+        Self {
+            signals,
+            later: Some(later),
+        }
+    }
 
     /// Waits for the next signal. Without signals it never returns.
-    async fn wait(signals: &mut Option<Self>) {
-        match signals {
+    async fn next(&mut self) {
+        if self.signals.is_none()
+            && let Some(later) = &mut self.later
+        {
+            self.signals = later.await.ok();
+            self.later = None;
+        }
+        match &mut self.signals {
             Some(signals) => {
                 tokio::select! {
                     _ = signals.terminate.recv() => {}

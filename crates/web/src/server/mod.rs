@@ -21,18 +21,19 @@ use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
 use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use apus_net::{
-    Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, development_listener,
+    DevelopmentSocket, Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan,
 };
 use apus_transport::tls::Certificate;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
 use crate::server_service::ServerServiceFactory;
 
 #[cfg(feature = "acme")]
 pub use apus_acme::Acme;
-use control::{ServerControl, TerminationSignals};
+use control::{ServerControl, SignalSource, TerminationSignals};
 pub use error::StartError;
+use running::SignalSender;
 pub use running::{Running, StopHandle, Stopping};
 use task::Task;
 
@@ -56,6 +57,8 @@ use task::Task;
 pub struct Server {
     service: Arc<dyn ServiceFactory>,
     listeners: Vec<ListenerPlan>,
+    /// The listeners of other applications.
+    also: Vec<ListenerPlan>,
     workers: NonZeroUsize,
     limits: Limits,
     http3: Option<Http3Settings>,
@@ -75,6 +78,7 @@ impl Server {
         Self {
             service: Arc::new(ServerServiceFactory(service)),
             listeners: Vec::new(),
+            also: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
             http3: Some(Http3Settings::default()),
@@ -146,13 +150,43 @@ impl Server {
         addresses: impl ToSocketAddrs,
         tls: Option<Arc<TlsSettings>>,
     ) -> Result<Self, StartError> {
-        for address in addresses.to_socket_addrs().map_err(StartError::Address)? {
-            let address = ListenAddress::Tcp {
-                address,
-                ipv6_only: true,
-            };
+        for address in tcp_addresses(addresses)? {
             self.add(address, tls.clone());
         }
+        Ok(self)
+    }
+
+    /// Serves another application on an address of its own, with the same workers and limits: metrics for a network that
+    /// clients do not reach, for example.
+    ///
+    /// ```no_run
+    /// use apus::layers::Metrics;
+    /// use apus::{App, Server};
+    ///
+    /// fn main() -> Result<(), apus::StartError> {
+    ///     let metrics = Metrics::new();
+    ///     let inside = App::new().get("/metrics", metrics.handler());
+    ///     let app = App::new().layer(metrics).get("/", async || "hello");
+    ///     Server::new(app)
+    ///         .listen("0.0.0.0:8080")?
+    ///         .also("127.0.0.1:9100", inside)?
+    ///         .run()
+    /// }
+    /// ```
+    ///
+    /// Under `apus dev`, the application of [`Server::new`] is the one that is shown, and this one keeps its address.
+    ///
+    /// # Errors
+    /// The text is not an address, or its host name cannot be resolved.
+    pub fn also(
+        mut self,
+        address: impl ToSocketAddrs,
+        service: impl ServiceFactory + 'static,
+    ) -> Result<Self, StartError> {
+        let service: Arc<dyn ServiceFactory> = Arc::new(ServerServiceFactory(service));
+        let addresses = tcp_addresses(address)?;
+        self.also
+            .extend(addresses.map(|address| ListenerPlan::new(address, Arc::clone(&service))));
         Ok(self)
     }
 
@@ -238,7 +272,8 @@ impl Server {
         self
     }
 
-    /// Starts the server, which accepts connections when this returns.
+    /// Starts the server, which accepts connections when this returns. Signals are left to the program, until it calls
+    /// [`Running::wait`].
     ///
     /// # Errors
     /// The application is invalid (see [`App::check`](crate::App::check)), which is checked before it
@@ -264,12 +299,18 @@ impl Server {
         if self.listeners.is_empty() {
             return Err(StartError::NoAddress);
         }
-        if let Some(listener) = development_listener(&self.service) {
-            self.listeners = vec![listener];
+        let development = DevelopmentSocket::take().map_err(StartError::other)?;
+        if let Some(socket) = &development {
+            self.listeners = vec![socket.listener(&self.service)];
             #[cfg(feature = "blocked-stacks")]
             apus_handler::report_blocked_stacks();
         }
         self.service.check().map_err(StartError::of_check)?;
+        for listener in &self.also {
+            listener.service.check().map_err(StartError::of_check)?;
+        }
+        let own = self.listeners.len();
+        self.listeners.append(&mut self.also);
         let stop_timeout = self.limits.stop_timeout;
         let plan = EnginePlan {
             limits: self.limits,
@@ -299,12 +340,21 @@ impl Server {
         let urls = listening.iter().zip(is_tls);
         let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
         tracing::info!(workers = %self.workers, addresses = urls.join(" "), "serving");
+        if let Some(socket) = &development {
+            socket.announce(urls.get(own..).unwrap_or_default());
+        }
         let (stop, stop_requested) = watch::channel(false);
+        // None are passed on if there are some already.
+        let (later, signals_later) = oneshot::channel();
+        let later = SignalSender {
+            runtime: runtime.handle().clone(),
+            sender: signals.is_none().then_some(later),
+        };
         let control = ServerControl {
             engine,
             service: self.service,
             stop_timeout,
-            signals,
+            signals: SignalSource::new(signals, signals_later),
             socket,
             started: StartTime::now(),
             stop: stop.clone(),
@@ -312,6 +362,7 @@ impl Server {
             tasks: self.tasks,
             #[cfg(feature = "jobs")]
             queues: self.queues,
+            _development: development,
         };
         let thread = std::thread::Builder::new()
             .name("apus-control".to_owned())
@@ -320,8 +371,20 @@ impl Server {
             listening,
             stop,
             thread: Some(thread),
+            signals: later,
         })
     }
+}
+
+/// The addresses of a text, as `localhost:8080`.
+fn tcp_addresses(
+    addresses: impl ToSocketAddrs,
+) -> Result<impl Iterator<Item = ListenAddress>, StartError> {
+    let addresses = addresses.to_socket_addrs().map_err(StartError::Address)?;
+    Ok(addresses.map(|address| ListenAddress::Tcp {
+        address,
+        ipv6_only: true,
+    }))
 }
 
 impl fmt::Debug for Server {

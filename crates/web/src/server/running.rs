@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use apus_net::ListenAddress;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+
+use super::control::TerminationSignals;
 
 /// Notifies a task when the server stops.
 #[derive(Clone, Debug)]
@@ -40,6 +42,28 @@ pub struct Running {
     pub(super) listening: Vec<ListenAddress>,
     pub(super) stop: watch::Sender<bool>,
     pub(super) thread: Option<JoinHandle<()>>,
+    pub(super) signals: SignalSender,
+}
+
+/// Passes the signals of the process to the thread of a server.
+pub(super) struct SignalSender {
+    pub(super) runtime: tokio::runtime::Handle,
+    pub(super) sender: Option<oneshot::Sender<TerminationSignals>>,
+}
+
+impl SignalSender {
+    /// The signals stop the server from now on, as they do in [`Server::run`](crate::Server::run).
+    fn send(&mut self) {
+        let Some(sender) = self.sender.take() else {
+            return;
+        };
+        let _entered = self.runtime.enter();
+        match TerminationSignals::new() {
+            // A server that has ended does not need them.
+            Ok(signals) => drop(sender.send(signals)),
+            Err(error) => tracing::warn!(%error, "signals do not stop the server"),
+        }
+    }
 }
 
 impl Running {
@@ -60,13 +84,21 @@ impl Running {
     }
 
     /// Stops the server and waits for its end.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
         self.handle().stop();
-        self.wait();
+        self.join();
     }
 
-    /// Waits for the end of the server.
+    /// Waits for the end of the server: until a [`StopHandle`] stops it, or SIGTERM or SIGINT, as in
+    /// [`Server::run`](crate::Server::run). Open requests are completed. Before this call, signals are left to the program.
     pub fn wait(mut self) {
+        if self
+            .thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+        {
+            self.signals.send();
+        }
         self.join();
     }
 

@@ -61,6 +61,37 @@ fn one_application_serves_several_listeners() {
 }
 
 #[test]
+fn one_server_serves_a_second_application_at_an_address_of_its_own() {
+    let inside = App::new().get("/", async || "metrics");
+    let running = hello()
+        .also("127.0.0.2:0", inside)
+        .unwrap()
+        .listen("127.0.0.1:0")
+        .unwrap()
+        .start()
+        .unwrap();
+    let [own, also] = running.addresses()[..] else {
+        panic!("{running:?}");
+    };
+    assert!(send_request(connect(own).unwrap()).ends_with("\r\n\r\nhello"));
+    assert!(send_request(connect(also).unwrap()).ends_with("\r\n\r\nmetrics"));
+    running.stop();
+    assert!(connect(also).is_err());
+    // It is checked like the first one, and is not the address of that one.
+    let twice = App::new().get("/a", async || "1").get("/a", async || "2");
+    let server = hello().listen("127.0.0.1:0").unwrap();
+    let error = server.also("127.0.0.1:0", twice).unwrap().start();
+    let message = error.unwrap_err().to_string();
+    assert!(
+        message.contains("GET /a already has a handler"),
+        "{message}"
+    );
+    let alone = hello().also("127.0.0.1:0", App::new()).unwrap().start();
+    assert!(matches!(alone, Err(StartError::NoAddress)), "{alone:?}");
+    assert!(hello().also("no address", App::new()).is_err());
+}
+
+#[test]
 fn open_requests_are_completed_before_the_stop() {
     let (entered, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (entered_now, go_now) = (entered.clone(), go.clone());
