@@ -1,6 +1,8 @@
 //! `CommandGroup`: a group of commands that a program of the framework responds to, as `shop db migrate`.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 /// A group of commands, which a program responds to if its first argument is the name of the group.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +22,14 @@ impl CommandGroup {
     ) {
         let mut arguments = std::env::args().skip(1);
         if arguments.next().as_deref() == Some(self.name) {
+            let is_json = std::env::args().any(|argument| argument == "--json");
+            let output = is_json.then(set_standard_output_aside).flatten();
             let report = command(&mut arguments);
-            std::process::exit(self.finish(report, &mut io::stdout(), &mut io::stderr()));
+            let code = match output {
+                Some(mut output) => self.finish(report, &mut output, &mut io::stderr()),
+                None => self.finish(report, &mut io::stdout(), &mut io::stderr()),
+            };
+            std::process::exit(code);
         }
     }
 
@@ -48,6 +56,14 @@ impl CommandGroup {
         }
         i32::from(!report.failures.is_empty())
     }
+}
+
+/// Standard output for the report alone: what the program writes there meanwhile, such as the log of a subscriber without a
+/// writer, goes to standard error. `None` if the system refuses it.
+fn set_standard_output_aside() -> Option<File> {
+    let output = io::stdout().as_fd().try_clone_to_owned().ok()?;
+    rustix::stdio::dup2_stdout(io::stderr()).ok()?;
+    Some(output.into())
 }
 
 /// What a command prints. It failed if there are failures.

@@ -12,7 +12,9 @@ use apus::sql::Db;
 use apus_example_shop::Services;
 
 fn main() -> Result<(), StartError> {
-    tracing_subscriber::fmt().init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let database = env::var("DATABASE").unwrap_or_else(|_| "sqlite:shop.db".into());
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
     let mail = env::var("MAIL").unwrap_or_else(|_| "memory:".into());

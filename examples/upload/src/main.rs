@@ -7,7 +7,9 @@ use apus::extract::UploadLimits;
 use apus_example_upload::Store;
 
 fn main() -> Result<(), StartError> {
-    tracing_subscriber::fmt().init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = std::env::args().nth(1).unwrap_or_else(|| "uploads".into());
     let store = Store::open(&folder)?;
     let limits = UploadLimits::new()

@@ -125,6 +125,17 @@ fn assert_program_contains_its_migrations(home: &Home, project: &Path) {
         let is_told = output.starts_with(state) && output.ends_with("0001_notes.sql\n");
         assert!(is_told, "{command}: {output}");
     }
+    // The log is on standard error, so that programs can read the output.
+    let output = Command::new(&program)
+        .args(["db", "status", "--json"])
+        .env("RUST_LOG", "trace")
+        .current_dir(home.path("site"))
+        .output()
+        .unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(status[0]["state"], "pending", "{status}");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(log.contains(" TRACE ") || log.contains(" DEBUG "), "{log}");
 }
 
 /// Expects that a program runs with the variables of its Dockerfile and of its file of settings, read as Docker reads it, and
