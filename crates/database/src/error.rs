@@ -6,6 +6,7 @@ use std::fmt;
 
 use apus_http::{HeaderValue, StatusCode, header};
 use sqlx::migrate::MigrateError;
+use sqlx::postgres::PgDatabaseError;
 
 use crate::connection::is_broken;
 
@@ -47,9 +48,11 @@ impl fmt::Display for DbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address { address, cause } => {
+                let cause = message_of(cause);
                 write!(f, "{address:?} is not the address of a database: {cause}")
             }
             Self::Unreachable { address, cause } => {
+                let cause = message_of(cause);
                 write!(f, "the database {address} cannot be reached: {cause}")
             }
             Self::MigrationFiles { problem } => {
@@ -59,23 +62,62 @@ impl fmt::Display for DbError {
                 from,
                 address,
                 cause,
-            } => write!(
-                f,
-                "the migrations of {from} cannot be run on {address}: {cause}"
-            ),
+            } => {
+                let cause = match &**cause {
+                    MigrateError::Execute(error) => {
+                        format!("while executing migrations: {}", message_of(error))
+                    }
+                    MigrateError::ExecuteMigration(error, number) => {
+                        let message = message_of(error);
+                        // MariaDB counts lines from the start of the statement, and `from` has that of the file.
+                        let message = match message.rsplit_once(" at line ") {
+                            Some((rest, line)) if line.parse::<u32>().is_ok() => rest,
+                            _ => &message,
+                        };
+                        format!("while executing migration {number}: {message}")
+                    }
+                    other => other.to_string(),
+                };
+                write!(
+                    f,
+                    "the migrations of {from} cannot be run on {address}: {cause}"
+                )
+            }
         }
     }
 }
 
-impl Error for DbError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Address { cause, .. } | Self::Unreachable { cause, .. } => Some(cause),
-            Self::MigrationFiles { .. } => None,
-            Self::Migration { cause, .. } => Some(cause),
+/// The message contains the causes, so there is no further source.
+impl Error for DbError {}
+
+/// The message of an error. That of sqlx for PostgreSQL ends with a line in the sources of PostgreSQL, as if it were one of the
+/// statement.
+fn message_of(error: &sqlx::Error) -> String {
+    let of_database = error.as_database_error();
+    let Some(error) = of_database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+    else {
+        return error.to_string();
+    };
+    let mut text = format!("error returned from database: {}", error.message());
+    for (name, part) in [("detail", error.detail()), ("hint", error.hint())] {
+        if let Some(part) = part {
+            text += &format!("; {name}: {part}");
         }
     }
+    text
 }
+
+/// An error of PostgreSQL in a handler, with its own message.
+#[derive(Debug)]
+struct PostgresError(sqlx::Error);
+
+impl fmt::Display for PostgresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&message_of(&self.0))
+    }
+}
+
+impl Error for PostgresError {}
 
 /// The error of a request whose statement failed, of an [`sqlx::Error`]: 503 with `Retry-After` if the database
 /// cannot be reached, else 500. `None` for any other type.
@@ -86,7 +128,14 @@ pub fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
             .header(header::RETRY_AFTER, HeaderValue::from_static("5")),
         false => apus_handler::Error::of(StatusCode::INTERNAL_SERVER_ERROR),
     };
-    Some(response.caused_by(*error))
+    let of_database = error.as_database_error();
+    let is_postgres = of_database
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+        .is_some();
+    Some(match is_postgres {
+        true => response.caused_by(PostgresError(*error)),
+        false => response.caused_by(*error),
+    })
 }
 
 /// Whether the database cannot be reached, or accepts no connections now (SQLSTATE classes 08 and 57P, 53300).

@@ -196,6 +196,17 @@ pub(crate) fn statements(text: &str, system: System) -> Vec<(usize, &str)> {
     statements
 }
 
+/// Whether one of these statements begins or ends a transaction.
+pub(crate) fn ends_transactions(statements: &[(usize, &str)]) -> bool {
+    statements.iter().any(|(_, statement)| {
+        let word = statement.split(|c: char| !c.is_ascii_alphabetic()).next();
+        word.is_some_and(|word| {
+            let words = ["begin", "start", "commit", "end", "rollback", "abort"];
+            words.iter().any(|own| word.eq_ignore_ascii_case(own))
+        })
+    })
+}
+
 /// The length of the first token, with what only MariaDB has: comments that begin with `#`, strings with backslashes,
 /// and names in backticks, which SQLite has as well.
 fn sql_token_len(text: &str, system: System) -> usize {

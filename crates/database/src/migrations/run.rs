@@ -350,7 +350,7 @@ impl<D: Driver> Db<D> {
             file.description().into(),
             MigrationType::Simple,
             AssertSqlSafe(text.to_owned()).into_sql_str(),
-            text.starts_with("-- no-transaction"),
+            is_without_transaction(text),
         )
     }
 
@@ -447,8 +447,7 @@ impl<D: Driver> Db<D> {
                     at.saturating_add(inside.unwrap_or(0))
                 })
             }
-            (None, None) if self.system() == System::Sqlite => self.replay(text).await,
-            (None, None) => None,
+            (None, None) => self.replay(text).await,
         };
         let place = match offset {
             Some(offset) => format!("{}:{}", file.path, files::line_of(text, offset)),
@@ -460,10 +459,19 @@ impl<D: Driver> Db<D> {
     /// The offset of the first statement of a migration that fails. The statements run one by one in a
     /// transaction that is rolled back.
     async fn replay(&self, text: &str) -> Option<usize> {
+        let statements = files::statements(text, self.system());
+        if let [(offset, _)] = statements[..] {
+            return Some(offset);
+        }
+        // The statements of such a file could take effect a second time, or already have on SQLite.
+        let is_partial = self.system() == System::Sqlite && is_without_transaction(text);
+        if is_partial || files::ends_transactions(&statements) {
+            return None;
+        }
         let mut connection = self.connect().await.ok()?;
         D::run(&mut connection, "BEGIN").await.ok()?;
         let mut failed = None;
-        for (offset, statement) in files::statements(text, self.system()) {
+        for (offset, statement) in statements {
             if let Err(error) = D::run(&mut connection, statement).await {
                 let inside = files::quoted_offset(statement, &error.to_string());
                 failed = Some(offset.saturating_add(inside.unwrap_or(0)));
@@ -474,6 +482,11 @@ impl<D: Driver> Db<D> {
         let _ = connection.close().await;
         failed
     }
+}
+
+/// Whether the file says that it cannot run in a transaction.
+fn is_without_transaction(text: &str) -> bool {
+    text.starts_with("-- no-transaction")
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -22,6 +22,8 @@ pub(crate) use fresh::Fresh;
 
 use apus_testkit::block_on;
 
+use crate::layers::logged;
+
 #[derive(Debug, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 struct User {
     id: i64,
@@ -185,6 +187,12 @@ fn a_bad_migration_is_told_with_file_and_line() {
             ("CREATE TABEL b (x INTEGER);", 6),
             ("INSERT INTO a (x)\n  SELEC 2;", 7),
             ("INSERT INTO nowhere (x) VALUES (1);", 6),
+            // These errors name no place in the statement.
+            ("SELECT 1;\nCREATE TABLE a (x INTEGER);", 7),
+            (
+                "CREATE UNIQUE INDEX i ON a (x);\nINSERT INTO a\nVALUES (1);",
+                7,
+            ),
         ] {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("0001_a.sql"), format!("{create}{bad}")).unwrap();
@@ -196,8 +204,32 @@ fn a_bad_migration_is_told_with_file_and_line() {
                 "{}: {place}: {error}",
                 fresh.address
             );
+            // Neither a line in the sources of PostgreSQL, nor one of the statement alone.
+            assert!(!error.contains(" at line "), "{error}");
         }
     }
+}
+
+#[test]
+fn an_error_of_postgresql_has_no_line_of_the_sources_of_postgresql() {
+    let fresh = Fresh::of(System::Postgres);
+    let db = fresh.db();
+    let app = App::new().state(db).get("/", async |State(db): State<Db>| {
+        sqlx::query("SELECT * FROM nowhere").execute(&db).await?;
+        Ok::<_, apus::Error>(())
+    });
+    let log = logged(|| {
+        assert_eq!(apus_testkit::get("/").to(&app).status, 500);
+    });
+    assert!(log.contains("\"nowhere\" does not exist"), "{log}");
+    assert!(!log.contains(" at line "), "{log}");
+    let address = fresh
+        .address
+        .replacen("localhost/", "localhost/missing_", 1);
+    let missing: Db = Db::open(&address).unwrap();
+    let error = missing.migrate(migrations().path()).unwrap_err();
+    assert!(error.to_string().contains("does not exist"), "{error}");
+    assert!(!error.to_string().contains(" at line "), "{error}");
 }
 
 #[test]
