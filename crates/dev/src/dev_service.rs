@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::page::DevPage;
+use crate::panics::ReportedPanic;
 use crate::script::{self, ReloadScript};
 use crate::state::{DevPhase, DevState, ReadyApplication};
 
@@ -105,10 +106,9 @@ impl WorkerService {
                 return response;
             }
             if response.status() == StatusCode::INTERNAL_SERVER_ERROR
-                && client.format == ErrorFormat::Html
                 && let Some(panic) = application.output.take_panic_since(start)
             {
-                DevPage::of_panic(&panic).replace(&mut response);
+                show_panic(&panic, client.format, &mut response);
             }
             if client.wants_document {
                 script.add_to(&mut response);
@@ -228,6 +228,43 @@ impl WorkerService {
         write_body(&mut response, client.format, details);
         response
     }
+}
+
+/// Shows a panic in place of the body that the application sent: as a page, as problem details where that is what the application or
+/// the client wants, and else as text.
+fn show_panic(panic: &ReportedPanic, format: ErrorFormat, response: &mut Response) {
+    let media_type = response.headers().get_str("content-type");
+    let is_json = media_type.is_some_and(|media_type| media_type.contains("json"));
+    let format = match format {
+        ErrorFormat::Html => return DevPage::of_panic(panic).replace(response),
+        _ if is_json => ErrorFormat::Json,
+        format => format,
+    };
+    let ReportedPanic { place, message, .. } = panic;
+    let title = "A handler panicked";
+    let backtrace = panic.backtrace.trim_end();
+    let (detail, members) = match format {
+        ErrorFormat::Json => {
+            let frames: serde_json::Value = backtrace.lines().collect();
+            let members = [("place", place.as_str().into()), ("backtrace", frames)];
+            let members = members.map(|(name, value)| (name.to_owned(), value));
+            (message.clone(), members.into_iter().collect())
+        }
+        _ => {
+            let text = format!("{title} at {place}\n\n{message}\n\n{backtrace}");
+            (text, serde_json::Map::new())
+        }
+    };
+    for name in ["etag", "last-modified"] {
+        response.headers_mut().remove(name);
+    }
+    let details = ErrorDetails {
+        title: Some(title),
+        detail: Some(detail.trim_end()),
+        members,
+        ..ErrorDetails::default()
+    };
+    write_body(response, format, details);
 }
 
 /// The response to a request under a name that is not of this machine: a page of that name must not read the application, its sources

@@ -49,8 +49,8 @@ const SHOWN_EXTENSIONS: [&str; 29] = [
     "webmanifest",
 ];
 
-/// Files that an application reads when it starts.
-const START_EXTENSIONS: [&str; 4] = ["toml", "ftl", "yaml", "yml"];
+/// Files that an application reads when it starts. A debug build reads its migrations and runs those that are new.
+const START_EXTENSIONS: [&str; 5] = ["toml", "ftl", "yaml", "yml", "sql"];
 
 /// What has to be done after a change, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -239,6 +239,11 @@ mod tests {
             (".env", Some(SourceChange::Restart)),
             (".env.local", Some(SourceChange::Restart)),
             ("config/app.toml", Some(SourceChange::Restart)),
+            ("migrations/0002_new.sql", Some(SourceChange::Restart)),
+            (
+                "migrations/sqlite/0002_new.sql",
+                Some(SourceChange::Restart),
+            ),
             ("templates/home.html", Some(SourceChange::Reload)),
             ("static/style.css", Some(SourceChange::Reload)),
             ("target/debug/build/out/a.rs", None),

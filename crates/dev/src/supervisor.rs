@@ -54,6 +54,9 @@ pub(crate) struct DevSupervisor {
     folder: TempDir,
     build: Option<Step<Result<BuiltProgram, BuildFailure>>>,
     built_since: Instant,
+    /// What the last build took, until it is shown.
+    built_in: Option<Duration>,
+    started: Instant,
     /// Whether the sources have mistakes: the application is older then, and does not respond.
     is_build_failed: bool,
     program: Option<BuiltProgram>,
@@ -100,6 +103,8 @@ impl DevSupervisor {
                 .map_err(SupervisorError::Io)?,
             build: None,
             built_since: Instant::now(),
+            built_in: None,
+            started: Instant::now(),
             is_build_failed: false,
             program: None,
             process: None,
@@ -226,6 +231,7 @@ impl DevSupervisor {
 
     async fn finish_build(&mut self, result: Result<BuiltProgram, BuildFailure>) {
         self.is_build_failed = result.is_err();
+        self.built_in = Some(self.built_since.elapsed());
         match result {
             Err(failure) => self.state.finish(DevPhase::BuildFailed(Arc::new(failure))),
             Ok(program) => {
@@ -238,7 +244,10 @@ impl DevSupervisor {
                         if self.listening.is_some() {
                             self.state.wait(DevPhase::Starting);
                         } else if !self.state.is_ready() {
+                            self.started = Instant::now();
                             self.publish_ready();
+                        } else {
+                            self.built_in = None;
                         }
                     }
                     _ => self.restart().await,
@@ -259,6 +268,7 @@ impl DevSupervisor {
             process.stop().await;
         }
         self.processes += 1;
+        self.started = Instant::now();
         let socket = self.folder.path().join(format!("{}.sock", self.processes));
         let started = ApplicationProcess::start(
             &program,
@@ -300,13 +310,17 @@ impl DevSupervisor {
         }
     }
 
-    fn publish_ready(&self) {
+    fn publish_ready(&mut self) {
+        let built_in = self.built_in.take();
         let Some(process) = &self.process else {
             return;
         };
-        let seconds = self.built_since.elapsed().as_secs_f32();
+        let built = built_in.map_or_else(String::new, |time| {
+            format!("built in {:.1} s, ", time.as_secs_f32())
+        });
+        let started = self.started.elapsed().as_secs_f32();
         self.terminal.progress(&format!(
-            "{} is ready ({seconds:.1} s)",
+            "{} is ready: {built}started in {started:.1} s",
             self.project.binary
         ));
         self.state

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus::layers::{Compression, CspNonce, SecurityHeaders};
-use apus::{App, Html, Json, Request, Response, Server, StatusCode, WebSocketUpgrade};
+use apus::{App, ErrorFormat, Html, Json, Request, Response, Server, StatusCode, WebSocketUpgrade};
 use rustix::net::RecvFlags;
 use rustix::process::Signal;
 use serde_json::json;
@@ -129,6 +129,7 @@ fn application() {
     if version.starts_with("busy") {
         return busy_application();
     }
+    let kind = version.clone();
     let page = format!("<!doctype html><title>{version}</title><h1>{version}</h1>");
     let policy = "default-src 'none'; script-src 'nonce-{nonce}'";
     static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -185,9 +186,27 @@ fn application() {
             }
         })
         .get("/panic", async || -> Response { panic!("no such <user>") })
+        .group("/api", |api| {
+            api.error_format(ErrorFormat::Json)
+                .get("/panic", async || -> Response { panic!("no such <user>") })
+        })
         .get("/failure", async || StatusCode::INTERNAL_SERVER_ERROR);
     // Nobody can listen there, so it fails if the socket of `apus dev` is not used.
     let server = Server::new(app).listen("192.0.2.1:1").unwrap();
+    let inside = App::new().get("/", async || "inside");
+    let other = || Server::new(inside.clone()).listen("127.0.0.1:0").unwrap();
+    if kind.starts_with("two servers") {
+        let _metrics = other().start().unwrap();
+        eprintln!("{}", server.start().unwrap_err());
+        std::process::exit(3);
+    }
+    if kind.starts_with("again") {
+        other().start().unwrap().stop();
+    }
+    let server = match kind.starts_with("also") {
+        true => server.also("127.0.0.1:0", inside.clone()).unwrap(),
+        false => server,
+    };
     server.run().unwrap();
 }
 
@@ -490,16 +509,85 @@ fn a_panic_is_shown_with_its_message_place_and_backtrace() {
         assert!(page.body.contains(text), "{text} is missing:\n{page:?}");
     }
     apus.wait_for_log("no such <user>");
-    // Only the page of the panic shows it, and programs get what the application sends.
+    // Only the response of the panic shows it.
     let other = ask(address, "GET /failure", HTML);
     assert_eq!(other.status, 500);
     assert!(!other.body.contains("panicked"), "{other:?}");
-    let text = apus.get("/panic");
-    assert_eq!(
-        (text.status, text.body.contains("user")),
-        (500, false),
-        "{text:?}"
-    );
+    assert!(!apus.get("/failure").body.contains("panicked"));
+}
+
+#[test]
+fn programs_get_a_panic_as_text_or_problem_details() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let address = apus.address();
+    assert_eq!(apus.get("/").status, 200);
+    for (path, fields, media_type) in [
+        ("/panic", "", "text/plain; charset=utf-8"),
+        ("/panic", "Accept: */*\r\n", "text/plain; charset=utf-8"),
+        (
+            "/panic",
+            "Accept: application/json\r\n",
+            "application/problem+json",
+        ),
+        ("/api/panic", "Accept: */*\r\n", "application/problem+json"),
+    ] {
+        let reply = ask(address, &format!("GET {path}"), fields);
+        assert_eq!(reply.status, 500);
+        let line = format!("content-type: {media_type}");
+        assert!(reply.head.contains(&line), "{reply:?}");
+        for text in [
+            "A handler panicked",
+            "no such <user>",
+            "commands/dev.rs:",
+            "commands::dev::application",
+        ] {
+            assert!(reply.body.contains(text), "{text} is missing:\n{reply:?}");
+        }
+        if media_type.ends_with("json") {
+            let problem: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+            assert_eq!(problem["detail"], "no such <user>");
+            assert!(problem["backtrace"].is_array(), "{problem}");
+        }
+    }
+}
+
+#[test]
+fn a_new_migration_starts_the_application_again() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let first = apus.get("/pid").body;
+    let builds = project.builds();
+    fs::create_dir_all(project.home.path("shop/migrations/sqlite")).unwrap();
+    project
+        .home
+        .write("shop/migrations/sqlite/0002_new.sql", "SELECT 1;");
+    wait_until("the application is another process", || {
+        apus.get("/pid").body != first
+    });
+    assert_eq!(project.builds(), builds);
+}
+
+#[test]
+fn a_second_address_of_the_server_is_beside_apus_dev_and_a_second_server_an_error() {
+    let project = DevProject::new();
+    project.change("also");
+    let apus = project.develop();
+    assert!(apus.get("/").body.contains("<h1>also</h1>"));
+    let log = apus.wait_for_log("The application also serves http://127.0.0.1:");
+    let (_, port) = log.split_once("http://127.0.0.1:").unwrap();
+    let (port, _) = port.split_once('/').unwrap();
+    let inside = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
+    assert_eq!(ask(inside, "GET /", "").body, "inside");
+    // One after the other is no second one.
+    project.change("again");
+    wait_until("the application is another one", || {
+        apus.get("/").body.contains("<h1>again</h1>")
+    });
+    project.change("two servers");
+    wait_until("the application has ended", || apus.get("/").status == 502);
+    let reply = apus.get("/");
+    assert!(reply.body.contains("`Server::also`"), "{reply:?}");
 }
 
 #[test]
