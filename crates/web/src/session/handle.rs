@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "validate")]
+use apus_http::mount_prefix;
 use apus_http::{HeaderValue, Request, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +31,9 @@ pub struct Session(pub(super) Arc<SessionInner>);
 pub(super) struct SessionInner {
     pub(super) settings: Arc<SessionSettings>,
     pub(super) is_secure: bool,
+    /// What the path of the request was normalised to, with the prefix under which the application is mounted.
+    #[cfg(feature = "validate")]
+    path: Box<[u8]>,
     state: Mutex<SessionState>,
 }
 
@@ -93,6 +98,8 @@ impl Session {
         Self(Arc::new(SessionInner {
             settings: settings.clone(),
             is_secure,
+            #[cfg(feature = "validate")]
+            path: normal_path(&format!("{}{}", mount_prefix(request), request.path())),
             state: Mutex::new(SessionState {
                 shown,
                 ..SessionState::default()
@@ -175,6 +182,45 @@ impl Session {
         self.take(&format!("{FLASH}{name}")).await
     }
 
+    /// The names of the values of [`Session::flash`] that begin with a prefix.
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    #[cfg(feature = "validate")]
+    pub(crate) async fn flash_names(&self, prefix: &str) -> Result<Vec<String>, SessionError> {
+        self.load_once().await?;
+        let mut state = self.state();
+        state.was_used = true;
+        let mut names: std::collections::BTreeSet<&str> = match &state.base {
+            LoadedSession::Loaded(known) => {
+                known.record.values.keys().map(|name| &**name).collect()
+            }
+            _ => std::collections::BTreeSet::new(),
+        };
+        for (name, value) in &state.changes {
+            match value {
+                Some(_) => names.insert(name),
+                None => names.remove(&**name),
+            };
+        }
+        let names = names.into_iter();
+        let own = names.filter_map(|name| name.strip_prefix(FLASH));
+        let wanted = own.filter(|name| name.starts_with(prefix));
+        Ok(wanted.map(str::to_owned).collect())
+    }
+
+    /// The normalised path of the request.
+    #[cfg(feature = "validate")]
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.0.path
+    }
+
+    /// The time, in seconds since 1970.
+    #[cfg(feature = "validate")]
+    pub(crate) fn now(&self) -> u64 {
+        self.0.settings.now()
+    }
+
     /// Changes the id and keeps the values. Call it on log-in, since others may know the old id (session
     /// fixation). CSRF tokens change as well. From then on the session is that of a user: a store that is full keeps it, and removes
     /// those of visitors.
@@ -212,6 +258,14 @@ impl Session {
         state.changes.insert(name.to_owned(), value);
         state.was_used = true;
     }
+}
+
+/// A path without its last slash, as clients see it; one that is not valid as it is.
+#[cfg(feature = "validate")]
+pub(crate) fn normal_path(path: &str) -> Box<[u8]> {
+    let normal = apus_http::path::normalise(path);
+    let normal = normal.as_deref().unwrap_or(path.as_bytes());
+    normal.strip_suffix(b"/").unwrap_or(normal).into()
 }
 
 /// Without the layer it is a 500, and an error is logged.

@@ -68,6 +68,8 @@ mod write;
 
 pub use apus_layers::auth::{Key, KeyError};
 pub use flash::{Flash, FlashMessage};
+#[cfg(feature = "validate")]
+pub(crate) use handle::normal_path;
 pub use handle::{Session, SessionError};
 pub use id::SessionKey;
 pub use layer::Sessions;

@@ -8,7 +8,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
 use super::InvalidFields;
-use crate::session::{Session, SessionError};
+use crate::session::{Session, SessionError, normal_path};
 
 /// The values of each field.
 pub(super) type FieldTexts = BTreeMap<String, Vec<String>>;
@@ -16,8 +16,12 @@ pub(super) type FieldTexts = BTreeMap<String, Vec<String>>;
 /// The messages about each field.
 pub(super) type FieldErrors = BTreeMap<String, Vec<String>>;
 
-/// The name of the flash value.
-const FLASH: &str = "form";
+/// What the names of the flash values begin with. The path and the name of the form follow, each after a line break, which no
+/// path has as such.
+const FLASH: &str = "form\n";
+
+/// How long a form waits for the page that shows it, in seconds: that page follows the redirect at once.
+const LIFETIME: u64 = 10 * 60;
 
 /// The values of a form and the messages about them, for a template; an extractor of what [`FormState::redirect`] stored.
 /// A template reads `form.values.name`, a text that
@@ -71,18 +75,71 @@ const FLASH: &str = "form";
 /// # Ok::<(), apus::template::TemplateError>(())
 /// ```
 ///
+/// A form that was stored is shown by the page that [`FormState::redirect`] leads to, and by no other page that the visitor opens
+/// first. A page with several forms gives each a name, by [`InvalidFields::of_form`]:
+///
+/// ```
+/// # use apus::session::{MemoryStore, Session, Sessions};
+/// # use apus::testing::TestClient;
+/// # use apus::validate::{FormState, InvalidFields};
+/// # use apus::{App, Redirect, Result};
+/// async fn account(form: FormState) -> String {
+///     let [address, password] = ["address", "password"].map(|name| form.named(name));
+///     format!("{:?} {:?}", address.errors("email"), password.errors("new"))
+/// }
+///
+/// async fn change_password(session: Session) -> Result<Redirect> {
+///     let invalid = InvalidFields::new("new", "is too short").of_form("password");
+///     FormState::redirect(invalid, &session, "/account")
+/// }
+///
+/// # let app = App::new()
+/// #     .layer(Sessions::new(MemoryStore::new()))
+/// #     .get("/account", account)
+/// #     .post("/account/password", change_password);
+/// # let client = TestClient::new(app);
+/// client.post("/account/password").send().assert_redirect("/account");
+/// client.get("/account").send().assert_text(r#"[] ["is too short"]"#);
+/// client.get("/account").send().assert_text("[] []");
+/// ```
+///
 /// Fields whose name contains `password`, `secret` or `token` have no value: they are not sent back to the browser,
 /// and not stored in the session. [`FormState::without`] removes others.
 #[derive(Clone, Debug, Default)]
 pub struct FormState {
+    /// Empty for the only form of a page.
+    name: String,
     values: FieldTexts,
     errors: FieldErrors,
+    /// The other forms of the page that were stored.
+    others: Vec<Self>,
 }
 
 impl FormState {
     pub(super) fn new(mut values: FieldTexts, errors: FieldErrors) -> Self {
         values.retain(|name, _| !is_secret(name));
-        Self { values, errors }
+        Self {
+            values,
+            errors,
+            ..Self::default()
+        }
+    }
+
+    /// This form with a name.
+    pub(super) fn with_name(mut self, name: String) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// The form of a page with several forms that [`InvalidFields::of_form`] gave this name; an empty one if it was not stored.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        let forms = std::iter::once(self).chain(&self.others);
+        let found = forms.into_iter().find(|form| form.name == name);
+        found.map_or_else(Self::default, |form| Self {
+            others: Vec::new(),
+            ..form.clone()
+        })
     }
 
     /// The form of a value that exists, for a page that changes it: texts, numbers and lists of them by the names of
@@ -121,7 +178,7 @@ impl FormState {
         self
     }
 
-    /// Stores the form in the session for the next page, and redirects to it.
+    /// Stores the form in the session for the page at this location, and redirects to it.
     ///
     /// # Errors
     /// The body could not be read.
@@ -130,29 +187,73 @@ impl FormState {
         session: &Session,
         location: impl Into<String>,
     ) -> Result<Redirect, Error> {
-        invalid.into_form()?.flash(session)?;
+        let location = location.into();
+        invalid.into_form()?.store(session, path_of(&location))?;
         Ok(Redirect::to(location))
     }
 
-    /// Stores the form in the session for [`FormState::take`].
+    /// Stores the form in the session for the next page that takes one, whatever its path is. [`FormState::redirect`] stores it
+    /// for one page.
     ///
     /// # Errors
     /// As [`Session::flash`].
     pub fn flash(&self, session: &Session) -> Result<(), SessionError> {
-        session.flash(FLASH, (&self.values, &self.errors))
+        self.store(session, "")
     }
 
-    /// The form that the request before this one stored, or an empty one.
+    fn store(&self, session: &Session, path: &str) -> Result<(), SessionError> {
+        let path = match path {
+            "" => String::new(),
+            path => apus_http::path::encode(&normal_path(path)),
+        };
+        let name = format!("{FLASH}{path}\n{}", self.name);
+        session.flash(&name, (session.now(), &self.values, &self.errors))
+    }
+
+    /// The form that was stored for the page of this request, or an empty one.
     ///
     /// # Errors
     /// As [`Session::get`].
     pub async fn take(session: &Session) -> Result<Self, SessionError> {
-        let stored = session.take_flash(FLASH).await?;
-        Ok(stored.map_or_else(Self::default, |(values, errors)| Self { values, errors }))
+        let own = apus_http::path::encode(session.path());
+        let mut found = Vec::new();
+        for flash in session.flash_names(FLASH).await? {
+            let key = flash.strip_prefix(FLASH).unwrap_or_default();
+            let (path, name) = key.split_once('\n').unwrap_or_default();
+            let (stored, values, errors) = session.take_flash(&flash).await?.unwrap_or_default();
+            let is_old = session.now().saturating_sub(stored) > LIFETIME;
+            if is_old {
+                continue;
+            }
+            if !path.is_empty() && path != own {
+                // Another page will take it.
+                session.flash(&flash, (stored, values, errors))?;
+                continue;
+            }
+            found.push(Self {
+                name: name.to_owned(),
+                values,
+                errors,
+                others: Vec::new(),
+            });
+        }
+        let only = found.iter().position(|form| form.name.is_empty());
+        let mut form = only.map_or_else(Self::default, |at| found.swap_remove(at));
+        form.others = found;
+        Ok(form)
     }
 }
 
-/// The form that the request before this one stored, or an empty one.
+/// The path of a location: that of its URL without the query and the fragment. A relative one is as it is.
+fn path_of(location: &str) -> &str {
+    let path = location.split(['?', '#']).next().unwrap_or_default();
+    match path.split_once("://") {
+        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
+        None => path,
+    }
+}
+
+/// The form that was stored for the page of this request, or an empty one.
 impl AsyncExtractor for FormState {
     type Arguments = Session;
     type Rejection = Error;

@@ -39,10 +39,14 @@ pub struct InvalidFields {
     /// The reason if there are no fields, as for a body of another media type.
     rejection: Option<Box<Rejection>>,
     is_of_json: bool,
+    /// The name of the form, if the page has several.
+    form: String,
 }
 
 impl InvalidFields {
-    /// A message about one field.
+    /// A message about one field. Inside of [`ValidationMessages`](super::ValidationMessages), a message that is a key of the
+    /// texts in the language of the request becomes that text, as that of a rule does: `not-a-slug` becomes
+    /// `validation-not-a-slug`.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::default().and(path, message)
     }
@@ -50,9 +54,22 @@ impl InvalidFields {
     /// These, and a message about a field.
     #[must_use]
     pub fn and(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
-        let messages = self.errors.entry(path.into()).or_default();
-        messages.push(message.into());
+        let message = message.into();
+        let translated = MessagesOfRequest::current_rule(&message);
+        self.push(path.into(), translated.unwrap_or(message));
         self
+    }
+
+    /// Names the form, for a page that has several: [`FormState::named`].
+    #[must_use]
+    pub fn of_form(mut self, name: impl Into<String>) -> Self {
+        self.form = name.into();
+        self
+    }
+
+    /// Adds a message as it is.
+    pub(super) fn push(&mut self, path: String, message: String) {
+        self.errors.entry(path).or_default().push(message);
     }
 
     /// The messages by the paths of their fields. There are none if the body could not be read.
@@ -67,14 +84,19 @@ impl InvalidFields {
     pub fn into_form(self) -> Result<FormState, Error> {
         match self.rejection {
             Some(rejection) => Err(Error::from(*rejection)),
-            None => Ok(FormState::new(self.sent, self.errors)),
+            None => Ok(FormState::new(self.sent, self.errors).with_name(self.form)),
         }
     }
 
     /// A value that serde could not read.
     pub(super) fn unreadable(rejection: Rejection, messages: &MessagesOfRequest) -> Self {
         match rejection.field().filter(|field| !field.path().is_empty()) {
-            Some(field) => Self::new(field.path(), messages.unreadable(field)),
+            Some(field) => {
+                let mut invalid = Self::default();
+                let message = messages.unreadable(field).into_owned();
+                invalid.push(field.path().to_owned(), message);
+                invalid
+            }
             None => Self::from(rejection),
         }
     }

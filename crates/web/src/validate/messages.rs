@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use apus_handler::extract::UnreadableField;
-use apus_handler::middleware::{Hook, Middleware, Next};
-use apus_http::{Request, Response, ResponseFuture};
+use apus_handler::middleware::{Middleware, Next};
+use apus_http::{Request, ResponseFuture};
 use garde::Validate;
 use garde::i18n::{I18n, with_i18n};
 
@@ -92,23 +92,16 @@ pub trait FieldMessages: I18n + Send + Sync + 'static {
 /// client.get("/?q=a").send().assert_text("q: braucht mindestens 3 Zeichen\n");
 /// client.get("/").send().assert_text("q: fehlt\n");
 /// ```
-pub struct ValidationMessages(Box<BeforeFn>);
+pub struct ValidationMessages(Box<SelectFn>);
 
-type BeforeFn = dyn Fn(&mut Request) -> Result<(), Response> + Send + Sync;
+type SelectFn = dyn Fn(&Request) -> Option<Arc<dyn FieldMessages>> + Send + Sync;
 
 impl ValidationMessages {
     /// The messages that the function selects for a request.
     pub fn by(
         select: impl Fn(&Request) -> Option<Arc<dyn FieldMessages>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Box::new(move |request| {
-            if let Some(messages) = select(request) {
-                request
-                    .extensions_mut()
-                    .insert(MessagesOfRequest(Some(messages)));
-            }
-            Ok(())
-        }))
+        Self(Box::new(select))
     }
 }
 
@@ -148,14 +141,18 @@ pub enum MessagesMarker {}
 
 impl Middleware<MessagesMarker> for ValidationMessages {
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        match (self.0)(&mut request) {
-            Ok(()) => next.call(request),
-            Err(response) => response.into(),
+        let Some(messages) = (self.0)(&request) else {
+            return next.call(request);
+        };
+        let messages = MessagesOfRequest(Some(messages));
+        request.extensions_mut().insert(messages.clone());
+        // A handler makes messages, too.
+        match CURRENT.sync_scope(messages.clone(), || next.call(request)) {
+            ResponseFuture::Now(response) => ResponseFuture::Now(response),
+            ResponseFuture::Later(response) => {
+                ResponseFuture::later(CURRENT.scope(messages, response))
+            }
         }
-    }
-
-    fn hook(&self) -> Option<Hook<'_>> {
-        Some(Hook::Before(&self.0))
     }
 }
 
@@ -163,6 +160,11 @@ impl fmt::Debug for ValidationMessages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ValidationMessages").finish_non_exhaustive()
     }
+}
+
+tokio::task_local! {
+    /// The messages for the request that is handled.
+    static CURRENT: MessagesOfRequest;
 }
 
 /// The messages for a request; `None` stands for English.
@@ -173,6 +175,15 @@ impl MessagesOfRequest {
     pub(super) fn of(request: &Request) -> Self {
         let selected = request.extensions().get::<Self>().cloned();
         selected.unwrap_or(Self(None))
+    }
+
+    /// The text for a message of a rule in the language of the request that is handled.
+    pub(super) fn current_rule(message: &str) -> Option<String> {
+        let rule = |messages: &Self| {
+            let messages = messages.0.as_deref()?;
+            Some(messages.rule(message).into_owned())
+        };
+        CURRENT.try_with(rule).ok().flatten()
     }
 
     /// Checks the rules of a value.
@@ -186,12 +197,13 @@ impl MessagesOfRequest {
         };
         checked.map_err(|report| {
             let errors = report.iter();
-            errors.fold(InvalidFields::default(), |invalid, (path, error)| {
+            errors.fold(InvalidFields::default(), |mut invalid, (path, error)| {
                 let message = match &self.0 {
                     Some(messages) => messages.rule(error.message()),
                     None => error.message().into(),
                 };
-                invalid.and(path.to_string(), message)
+                invalid.push(path.to_string(), message.into_owned());
+                invalid
             })
         })
     }

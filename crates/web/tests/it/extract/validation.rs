@@ -1,5 +1,7 @@
 //! `Valid` arguments: all messages at once, the names of fields, formats, and forms that are shown again.
 
+use std::time::Duration;
+
 use apus::session::{MemoryStore, Session, Sessions};
 use apus::testing::{TestClient, TestResponse, TestServer};
 use apus::validate::{FormState, InvalidFields};
@@ -315,4 +317,94 @@ fn every_argument_can_be_optional_or_a_result() {
         .json(&item)
         .send()
         .assert_text("false count");
+}
+
+#[test]
+fn a_form_that_is_shown_again_belongs_to_its_page_and_its_name() {
+    fn store(session: &Session, name: &str, location: &str) -> Result<Redirect, apus::Error> {
+        let invalid = InvalidFields::new("field", format!("{name} of {location}"));
+        FormState::redirect(invalid.of_form(name), session, location)
+    }
+    async fn page(form: FormState) -> Json<[String; 3]> {
+        Json(["", "address", "password"].map(|name| {
+            let form = form.named(name);
+            form.errors("field").join(",")
+        }))
+    }
+    let admin = App::new()
+        .get("/form", page)
+        .post("/form", async |session: Session| {
+            store(&session, "", "/admin/form")
+        });
+    let app = App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .get("/a", page)
+        .get("/b", page)
+        .get("/café/{name}", page)
+        .post("/a", async |session: Session| {
+            store(&session, "", "/a?x=1#y")
+        })
+        .post("/both", async |session: Session| {
+            store(&session, "address", "/b")?;
+            store(&session, "password", "http://a.example/b")
+        })
+        .post("/encoded", async |session: Session| {
+            store(&session, "", "/caf%C3%A9/a%20b")
+        })
+        .post("/any", async |session: Session| {
+            let form = InvalidFields::new("field", "any").into_form()?;
+            form.flash(&session)?;
+            Ok::<_, apus::Error>(())
+        })
+        .mount("/admin", admin);
+    let client = TestClient::new(app);
+    let shown = |path: &str| -> [String; 3] {
+        let mut response = client.get(path).send();
+        response.assert_ok();
+        response.json()
+    };
+    let none = [""; 3];
+    // Other pages, also in another tab, neither show it nor take it away.
+    client.post("/a").send().assert_redirect("/a?x=1#y");
+    assert_eq!(shown("/b"), none);
+    assert_eq!(shown("/admin/form"), none);
+    assert_eq!(shown("/a?x=1"), [" of /a?x=1#y", "", ""]);
+    assert_eq!(shown("/a"), none);
+    // Two forms of one page.
+    client.post("/both").send();
+    client.post("/a").send();
+    assert_eq!(
+        shown("/b"),
+        ["", "address of /b", "password of http://a.example/b"]
+    );
+    assert_eq!(shown("/b"), none);
+    assert_eq!(shown("/a")[0], " of /a?x=1#y");
+    for (post, page) in [
+        ("/encoded", "/caf%C3%A9/a%20b"),
+        ("/admin/form", "/admin/form"),
+        ("/any", "/b"),
+    ] {
+        client.post(post).send();
+        assert_ne!(shown(page)[0], "", "{page}");
+        assert_eq!(shown(page), none, "{page}");
+    }
+}
+
+#[test]
+fn a_form_that_no_page_showed_is_forgotten() {
+    let app = App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .get("/a", async |form: FormState| Json(form))
+        .get("/b", async |form: FormState| Json(form))
+        .post("/a", async |session: Session| {
+            FormState::redirect(InvalidFields::new("x", "y"), &session, "/a")
+        });
+    let client = TestClient::new(app);
+    for (minutes, is_shown) in [(9, true), (11, false)] {
+        client.post("/a").send();
+        client.get("/b").send();
+        client.clock().advance(Duration::from_secs(minutes * 60));
+        let text = client.get("/a").send().text();
+        assert_eq!(text.contains("\"y\""), is_shown, "{minutes}: {text}");
+    }
 }

@@ -318,6 +318,46 @@ fn messages_are_translated_in_forms_queries_pages_and_problems() {
 }
 
 #[test]
+fn messages_that_a_handler_makes_are_translated_too() {
+    async fn later(invalid: InvalidFields) -> InvalidFields {
+        tokio::task::yield_now().await;
+        invalid.and("email", "taken")
+    }
+    fn invalid() -> InvalidFields {
+        InvalidFields::new("name", "taken").and("age", "is a sentence")
+    }
+    let app = App::new()
+        .layer(translations())
+        .layer(ValidationMessages::translated())
+        .post("/now", async || Err::<(), _>(invalid()))
+        .post("/later", async || {
+            Err::<(), apus::Error>(later(invalid()).await.into())
+        })
+        .post("/form", async || {
+            Ok::<_, apus::Error>(Json(invalid().into_form()?))
+        });
+    let server = TestServer::start(app);
+    let polish = server.client().header("accept-language", "pl");
+    for path in ["/now", "/later"] {
+        let mut response = polish
+            .post(path)
+            .header("accept", "application/json")
+            .send();
+        response.assert_status(422);
+        let errors = response.json::<Value>()["errors"].clone();
+        assert_eq!(errors["name"], json!(["jest zajęte"]), "{path}");
+        assert_eq!(errors["age"], json!(["is a sentence"]), "{path}");
+        let is_added = errors["email"] == json!(["jest zajęte"]);
+        assert_eq!(is_added, path == "/later", "{errors}");
+    }
+    let form = polish.post("/form").send().text();
+    assert!(form.contains("jest zajęte"), "{form}");
+    // A language that lacks the text has the message as it is.
+    let english = server.client().header("accept-language", "en");
+    english.post("/now").send().assert_contains("name: taken");
+}
+
+#[test]
 fn a_language_without_its_layer_is_a_mistake_of_the_program() {
     let app = App::new().get("/", async |language: Language| language.tag().to_owned());
     let mistakes = app.check().unwrap_err().to_string();
