@@ -19,6 +19,8 @@ pub mod multipart;
 mod panic;
 pub mod rendering;
 mod request_span;
+#[doc(hidden)]
+pub mod requirement;
 pub mod respond;
 mod route_check;
 pub mod state;

@@ -24,7 +24,8 @@ use crate::rendering::Rendering;
     label = "this is what the handler returns",
     note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
             `Result<T, E>` of two such types, or its own type that implements `IntoResponse`; an error type \
-            of its own implements `HttpError`"
+            of its own implements `HttpError`",
+    note = "the `T` of `Json<T>` has `#[derive(serde::Serialize)]`"
 )]
 pub trait IntoResponse {
     /// Converts it to a response.
@@ -53,7 +54,8 @@ pub trait IntoResponse {
     label = "this is what the handler returns",
     note = "a handler returns text, `Html`, `Json`, `StatusCode`, `Response`, `(StatusCode, T)`, \
             `Result<T, E>` of two such types, or its own type that implements `IntoResponse`; an error type \
-            of its own implements `HttpError`"
+            of its own implements `HttpError`",
+    note = "the `T` of `Json<T>` has `#[derive(serde::Serialize)]`"
 )]
 pub trait IntoResponseFuture<Marker> {
     /// What becomes the response: the type itself, or the output of the future. It is no bound of the

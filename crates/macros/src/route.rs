@@ -1,9 +1,9 @@
 //! The expansion of a route attribute: the unchanged function, and a type of the same name that declares the route.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ItemFn, Lit, Meta, parse2};
+use syn::{Error, Expr, Ident, ItemFn, Lit, Meta, parse2};
 
 use crate::attribute::{Attribute, RouteKind};
 use crate::signature;
@@ -51,7 +51,8 @@ fn declare(kind: RouteKind, arguments: TokenStream, function: &ItemFn) -> syn::R
         _ => {
             let mut checks = signature::checks(&types);
             checks.extend(signature::check_response(function));
-            (quote!(#ident), checks, types)
+            let probe = quote!(::apus::attributes::requirement::HandlerProbe(#ident).handler());
+            (probe, checks, types)
         }
     };
     // The router reports the place of this call if two routes conflict.
@@ -84,7 +85,11 @@ fn declare(kind: RouteKind, arguments: TokenStream, function: &ItemFn) -> syn::R
                         module: ::core::module_path!(),
                         file: ::core::file!(),
                         line: ::core::line!(),
-                        add: |app| #add,
+                        add: |app| {
+                            #[allow(unused_imports)]
+                            use ::apus::attributes::requirement::{RightHandler as _, WrongHandler as _};
+                            #add
+                        },
                         #describe
                     });
             }
@@ -115,12 +120,13 @@ fn socket<'a>(
         .map(|index| format_ident!("argument_{index}"))
         .collect();
     for argument in rest {
-        let span = argument.span();
-        checks.extend(quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();));
+        checks.extend(signature::check_argument(argument, &quote!(HeadCheck)));
     }
+    // Names of this code, so that the function may be called `socket`.
+    let [upgrade, socket] = ["upgrade", "socket"].map(|name| Ident::new(name, Span::mixed_site()));
     let handler = quote! {
-        |upgrade: ::apus::WebSocketUpgrade, #(#names: #rest),*| {
-            upgrade.run(move |socket| #ident(socket, #(#names),*))
+        |#upgrade: ::apus::WebSocketUpgrade, #(#names: #rest),*| {
+            #upgrade.run(move |#socket| #ident(#socket, #(#names),*))
         }
     };
     Ok((handler, checks, rest.to_vec()))

@@ -151,33 +151,59 @@ pub(crate) fn checks(arguments: &[&Type]) -> TokenStream {
         let span = argument.span();
         let name = name(argument).unwrap_or_default();
         let reads_body = BODY.contains(&name.as_str());
-        if index < last || HEAD.contains(&name.as_str()) {
-            quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();)
+        let check = if index < last || HEAD.contains(&name.as_str()) {
+            quote_spanned!(span=> HeadCheck)
         } else if reads_body {
-            quote_spanned!(span=> ::apus::attributes::check::body::<#argument>();)
+            quote_spanned!(span=> BodyCheck)
         } else {
-            quote_spanned!(span=> ::apus::attributes::check::last::<#argument, _>();)
-        }
+            quote_spanned!(span=> LastCheck)
+        };
+        check_argument(argument, &check)
     });
     checks.collect()
 }
 
-/// Code that does not compile, with an error at the type, if the type is no response.
+/// Code that does not compile if an argument is not right: with an error about the type in it, if that is the reason, and else
+/// about the argument, for which `check` is a trait.
+pub(crate) fn check_argument(argument: &Type, check: &TokenStream) -> TokenStream {
+    let span = argument.span();
+    quote_spanned! {span=> {
+        #[allow(unused_imports)]
+        use ::apus::attributes::requirement::{
+            AnyArgument as _, HeldArgument as _, KnownArgument as _, OtherArgument as _, UnheldArgument as _,
+        };
+        ::apus::attributes::requirement::Requirement::hold(
+            (&::apus::attributes::requirement::ArgumentProbe::<#argument>::new()).inner()
+        );
+        ::apus::attributes::requirement::#check::check(
+            (&&::apus::attributes::requirement::ArgumentProbe::<#argument>::new()).outer()
+        );
+    }}
+}
+
+/// Code that does not compile, with an error at the type, if the type is no response: about the type in it, if that is the
+/// reason.
 pub(crate) fn check_response(function: &ItemFn) -> TokenStream {
-    match returned(function) {
-        Some(returned) => {
-            let span = returned.span();
-            match function.sig.asyncness {
-                Some(_) => {
-                    quote_spanned!(span=> ::apus::attributes::check::response::<#returned>();)
-                }
-                None => {
-                    quote_spanned!(span=> ::apus::attributes::check::returned::<#returned, _>();)
-                }
-            }
-        }
-        None => TokenStream::new(),
-    }
+    let Some(returned) = returned(function) else {
+        return TokenStream::new();
+    };
+    let span = returned.span();
+    let check = match function.sig.asyncness {
+        Some(_) => quote_spanned!(span=> ResponseCheck),
+        None => quote_spanned!(span=> ReturnedCheck),
+    };
+    quote_spanned! {span=> {
+        #[allow(unused_imports)]
+        use ::apus::attributes::requirement::{
+            AnyResponse as _, HeldResponse as _, KnownResponse as _, OtherResponse as _, UnheldResponse as _,
+        };
+        ::apus::attributes::requirement::Requirement::hold(
+            (&::apus::attributes::requirement::ResponseProbe::<#returned>::new()).inner()
+        );
+        ::apus::attributes::requirement::#check::check(
+            (&&::apus::attributes::requirement::ResponseProbe::<#returned>::new()).outer()
+        );
+    }}
 }
 
 /// The type that a function returns, if it has a name.

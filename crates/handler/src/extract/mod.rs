@@ -48,7 +48,8 @@ use values::{FormFields, path_parameters};
     label = "a handler cannot take this here",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
             any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
-            `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `AsyncExtractor`"
+            `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `AsyncExtractor`",
+    note = "the `T` of `Path<T>` and `Query<T>` has `#[derive(serde::Deserialize)]`, and that of `State<T>` `#[derive(Clone)]`"
 )]
 pub trait FromRequestHead: Sized {
     /// The response on failure.
@@ -84,7 +85,8 @@ pub trait FromRequestHead: Sized {
     label = "a handler cannot take this",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
             any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
-            `Bytes` or `Request`"
+            `Bytes` or `Request`",
+    note = "the `T` of `Json<T>` and `Form<T>` has `#[derive(serde::Deserialize)]`"
 )]
 pub trait FromRequest: Sized {
     /// The response on failure.

@@ -42,6 +42,8 @@
 //! body and is not the last, or a `Path<T>` that does not match the path.
 
 pub mod check;
+#[doc(hidden)]
+pub use apus_handler::requirement;
 
 use std::fmt;
 

@@ -1,6 +1,9 @@
 //! `Valid`: an argument whose fields keep their rules.
 
+use std::marker::PhantomData;
+
 use apus_handler::extract::{form_body, form_values, json_body};
+use apus_handler::requirement::{ArgumentParts, Requirement};
 use apus_handler::{Form, FromRequest, FromRequestHead, Json, Matched, Query, RouteCheck};
 use apus_http::Request;
 use garde::Validate;
@@ -77,6 +80,28 @@ where
         Query::<T>::check(route);
     }
 }
+
+/// The type in it has rules, besides what its extractor requires of it.
+#[derive(Debug)]
+pub struct Validated<T>(PhantomData<T>);
+
+impl<T: Validate<Context: Default>> Requirement for Validated<T> {
+    fn hold(self) {}
+}
+
+macro_rules! argument_parts {
+    ($($of:ident)*) => {$(
+        impl<T> ArgumentParts for Valid<$of<T>> {
+            type Inner = (<$of<T> as ArgumentParts>::Inner, Validated<T>);
+
+            fn inner() -> Self::Inner {
+                (<$of<T>>::inner(), Validated(PhantomData))
+            }
+        }
+    )*};
+}
+
+argument_parts! { Json Form Query }
 
 /// The messages with what the client sent, and the names that it uses.
 fn of_form<T: DeserializeOwned>(invalid: InvalidFields, encoded: &[u8]) -> InvalidFields {
