@@ -135,6 +135,35 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Adds a query parameter that a client may leave out.
+    pub fn query_parameter(&mut self, name: &str, description: &str, schema: Value) -> &mut Self {
+        self.parameters.push(json!({
+            "name": name,
+            "in": "query",
+            "description": description,
+            "required": false,
+            "schema": schema,
+        }));
+        self
+    }
+
+    /// Adds a field, which is a text, to the responses on success that are described until now.
+    pub fn response_field(&mut self, name: &str, description: &str) -> &mut Self {
+        let field = json!({ "description": description, "schema": { "type": "string" } });
+        let responses = self.responses.iter_mut();
+        for (_, response) in responses.filter(|(status, _)| status.starts_with('2')) {
+            if let Some(response) = response.as_object_mut()
+                && let Some(fields) = response
+                    .entry("headers")
+                    .or_insert_with(|| json!({}))
+                    .as_object_mut()
+            {
+                fields.insert(name.to_owned(), field.clone());
+            }
+        }
+        self
+    }
+
     /// Sets the media type and schema of the request body.
     pub fn request_body(&mut self, media_type: &str, schema: Value) {
         let content = json!({ "required": true, "content": { media_type: { "schema": schema } } });

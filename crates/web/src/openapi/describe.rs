@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde_json::json;
 
 use super::Operation;
-use apus_handler::extract::{Cookies, Form, Multipart, MultipartForm, Path, Query};
+use apus_handler::extract::{
+    Cookies, Form, Multipart, MultipartForm, PageLinks, Paging, Path, Query,
+};
 use apus_handler::respond::{Created, Html, Json, Redirect};
 
 /// An argument of a handler with a description.
@@ -33,6 +35,23 @@ impl<T: JsonSchema> DescribeArgument for Path<T> {
 impl<T: JsonSchema> DescribeArgument for Query<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.query_parameters::<T>();
+    }
+}
+
+impl<const DEFAULT: u32, const MAX: u32> DescribeArgument for Paging<DEFAULT, MAX> {
+    fn describe(operation: &mut Operation<'_>) {
+        let page = json!({ "type": "integer", "minimum": 1, "default": 1 });
+        let per_page =
+            json!({ "type": "integer", "minimum": 1, "maximum": MAX, "default": DEFAULT });
+        operation
+            .query_parameter("page", "the page, from 1", page)
+            .query_parameter("per_page", "how many entries a page has", per_page)
+            .query_parameter(
+                "after",
+                "the entry that the page continues after, in lists that have links with it",
+                json!({ "type": "string" }),
+            )
+            .problem(400, "there is no such page");
     }
 }
 
@@ -193,6 +212,13 @@ impl<T: DescribeResponse> DescribeResponse for Created<T> {
     fn describe(operation: &mut Operation<'_>) {
         T::describe(operation);
         operation.status(201);
+    }
+}
+
+impl<T: DescribeResponse> DescribeResponse for (PageLinks, T) {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.response_field("Link", "the URLs of the other pages (RFC 8288)");
     }
 }
 

@@ -71,6 +71,8 @@ pub struct OpenApi {
     document: String,
     /// Whether routes without an attribute are left out.
     only_described: bool,
+    /// The path that the routes are below; empty for all.
+    below: String,
 }
 
 /// A change of the operations of some routes.
@@ -86,9 +88,8 @@ struct OperationChange {
 impl OperationChange {
     fn applies(&self, route: &ApiRoute) -> bool {
         let is_method = (self.method.as_ref()).is_none_or(|method| method.as_str() == route.method);
-        let below = route.path.strip_prefix(self.path.trim_end_matches('/'));
-        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        is_method && (route.path == self.path || (self.is_prefix && is_below))
+        let is_below = self.is_prefix && route.is_below(&self.path);
+        is_method && (route.path == self.path || is_below)
     }
 }
 
@@ -100,6 +101,14 @@ pub(crate) struct ApiRoute {
     /// The type name of the handler.
     pub(crate) handler: String,
     pub(crate) declared: Option<RouteDescription>,
+}
+
+impl ApiRoute {
+    /// Whether it is at a path or below it.
+    fn is_below(&self, path: &str) -> bool {
+        let rest = self.path.strip_prefix(path.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 impl OpenApi {
@@ -118,6 +127,7 @@ impl OpenApi {
             page: "/openapi".into(),
             document: "/openapi.json".into(),
             only_described: false,
+            below: String::new(),
         }
     }
 
@@ -149,6 +159,20 @@ impl OpenApi {
     pub fn only_described(mut self) -> Self {
         self.only_described = true;
         self
+    }
+
+    /// Leaves out routes of the application that are neither at this path nor below it, such as the pages of an application that
+    /// has an API below `/api`.
+    pub fn only_below(mut self, path: &str) -> Self {
+        self.below = path.into();
+        self
+    }
+
+    /// Requires a token in the field `Authorization` for all operations that name no other scheme, as
+    /// [`BearerAuth`](crate::auth::BearerAuth) and `Jwt` do. The scheme has this name.
+    pub fn bearer_auth(self, name: &str) -> Self {
+        let scheme = json!({ "type": "http", "scheme": "bearer" });
+        self.security_scheme(name, scheme).security(name)
     }
 
     /// Adds a way to authenticate (OpenAPI 3.1 section 4.8.27): a name, and an object as
@@ -315,13 +339,15 @@ impl App {
     ///
     /// It describes the routes that the application already has, each at the path that it is registered at, with
     /// the paths of its groups. Routes that attributes declare are described by the types of their handlers, the
-    /// others are listed with method, path and parameters. Routes for a host or for all methods are left out.
+    /// others are listed with method, path and parameters. Routes for a host or for all methods are left out; pages are, too, if
+    /// [`OpenApi::only_below`] names the path of the API.
     #[must_use]
     pub fn openapi(self, api: OpenApi) -> Self {
         let mut routes = self.api_routes();
         if api.only_described {
             routes.retain(|route| route.declared.is_some());
         }
+        routes.retain(|route| route.is_below(&api.below));
         let document = api.value_of(routes);
         let page = Bytes::from(page::html(&document, &api.document));
         let document = Bytes::from(document.to_string());

@@ -1,6 +1,6 @@
 //! The OpenAPI description and its page.
 
-use apus::extract::{Multipart, MultipartForm};
+use apus::extract::{Multipart, MultipartForm, PageLinks, Paging};
 use apus::openapi::{JsonSchema, OpenApi};
 use apus::testing::TestClient;
 use apus::{App, Created, Json, Method, Path, Query, StatusCode, Valid, delete, get, post, routes};
@@ -364,4 +364,62 @@ fn rules_of_fields_and_the_response_to_invalid_ones_are_described() {
     );
     let problem = &operation["responses"]["422"]["content"]["application/problem+json"];
     assert_eq!(problem["schema"]["properties"]["errors"]["type"], "object");
+}
+
+/// The list.
+#[get("/pages")]
+async fn paged(_: Paging<10, 50>) -> apus::Result<(PageLinks, Json<Vec<User>>)> {
+    Err(apus::Error::not_found("none"))
+}
+
+#[get("/page")]
+async fn page() -> apus::Html<&'static str> {
+    apus::Html("a page")
+}
+
+#[test]
+fn pages_of_lists_and_their_links_are_described() {
+    let api = OpenApi::new("Users", "1")
+        .describe(routes![paged])
+        .to_value();
+    let list = &api["paths"]["/pages"]["get"];
+    let parameters = list["parameters"].as_array().unwrap();
+    let names: Vec<_> = parameters.iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["page", "per_page", "after"]);
+    assert_eq!(parameters[1]["schema"]["maximum"], 50);
+    assert_eq!(parameters[1]["schema"]["default"], 10);
+    assert!(parameters.iter().all(|one| one["required"] == false));
+    let found = &list["responses"]["200"];
+    assert_eq!(found["headers"]["Link"]["schema"]["type"], "string");
+    let schema = &found["content"]["application/json"]["schema"];
+    assert_eq!(schema["items"]["$ref"], "#/components/schemas/User");
+    assert!(list["responses"]["400"].is_object() && list["responses"]["default"].is_object());
+}
+
+#[test]
+fn an_api_with_tokens_is_described_without_the_pages_of_its_application() {
+    let app = App::new()
+        .register(routes![page])
+        .get("/apiary", async || "a page, too")
+        .group("/api", |api| {
+            api.register(routes![paged]).get("/", async || "")
+        })
+        .openapi(
+            OpenApi::new("Users", "1")
+                .only_below("/api")
+                .bearer_auth("token"),
+        );
+    let api: Value = TestClient::new(app).get("/openapi.json").send().json();
+    let paths: Vec<_> = api["paths"].as_object().unwrap().keys().collect();
+    assert_eq!(paths, ["/api", "/api/pages"], "{api}");
+    let scheme = &api["components"]["securitySchemes"]["token"];
+    assert_eq!(*scheme, json!({ "type": "http", "scheme": "bearer" }));
+    assert_eq!(api["security"], json!([{ "token": [] }]));
+    // Without it, the pages are described as such.
+    let app = App::new()
+        .register(routes![page])
+        .openapi(OpenApi::new("Users", "1"));
+    let api: Value = TestClient::new(app).get("/openapi.json").send().json();
+    let page = &api["paths"]["/page"]["get"]["responses"]["200"]["content"];
+    assert!(page["text/html"].is_object(), "{api}");
 }
