@@ -1289,9 +1289,16 @@ apus_status apus_server_access_log_file(struct apus_server *server, const char *
 apus_status apus_server_on_worker_start(struct apus_server *server, apus_task_fn start, void *user);
 
 /**
+ * Forgets the calls that failed so far, with which the server would not start: for a program that has looked at their statuses.
+ * Errors: APUS_INVALID, APUS_STATE.
+ */
+apus_status apus_server_forget_failures(struct apus_server *server);
+
+/**
  * Starts the server, on threads of its own: it accepts connections when this returns. Errors: APUS_INVALID: the application
- * has mistakes, or no address; APUS_IO: an address cannot be bound; APUS_STATE: it was started before. A server whose start
- * failed can only be freed.
+ * has mistakes, or no address; APUS_IO: an address cannot be bound; APUS_STATE: it was started before; the error of the first call
+ * that failed, of those that set the server, its application, its services and its TLS up. A server whose start failed can only
+ * be freed.
  */
 apus_status apus_server_start(struct apus_server *server);
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use apus::{App, Error, ErrorFormat, Handler, Matched, Method, Request, Response, ResponseFuture};
 
-use crate::border::{attempt, object, protect, status};
+use crate::border::{attempt, object, protect, setup, status};
 use crate::callback::{APUS_RESPOND, ApusAfterFn, ApusBeforeFn, ApusHandler, Callback};
-use crate::error::{ApusStatus, CallError};
+use crate::error::{ApusStatus, CallError, FirstFailure, SetUp, remembered};
 use crate::handles::{ApusResponse, Handles, call_before, call_with_response};
 use crate::service::{ApusService, SharedService};
 use crate::text::{ApusStr, name};
@@ -21,6 +21,23 @@ pub struct ApusApp {
     owned: Vec<UserData>,
     /// The paths of the groups around it, for the names of handlers.
     prefix: String,
+    failure: FirstFailure,
+}
+
+impl SetUp for ApusApp {
+    const NAME: &'static str = "app";
+
+    fn first_failure(&mut self) -> Option<&mut FirstFailure> {
+        Some(&mut self.failure)
+    }
+}
+
+/// What an application consists of.
+pub(crate) struct AppParts {
+    pub(crate) app: App,
+    pub(crate) owned: OwnedData,
+    /// The first call on it, or on one of its groups, that failed.
+    pub(crate) failure: FirstFailure,
 }
 
 struct GroupOfApp {
@@ -90,12 +107,25 @@ impl ApusApp {
         }
     }
 
-    /// The application with its groups, and the data that it owns.
-    pub(crate) fn into_parts(mut self) -> (App, OwnedData) {
+    fn take_failures(&mut self, into: &mut FirstFailure) {
+        into.take_over(std::mem::take(&mut self.failure));
+        for group in &mut self.groups {
+            group.app.take_failures(into);
+        }
+    }
+
+    /// The application with its groups, and what belongs to it.
+    pub(crate) fn into_parts(mut self) -> AppParts {
         let app = self.assembled();
         let mut owned = Vec::new();
         self.take_owned(&mut owned);
-        (app, Arc::new(owned))
+        let mut failure = FirstFailure::default();
+        self.take_failures(&mut failure);
+        AppParts {
+            app,
+            owned: Arc::new(owned),
+            failure,
+        }
     }
 
     fn group(&mut self, kind: GroupKind) -> Option<&mut Self> {
@@ -187,8 +217,7 @@ pub extern "C" fn apus_app_route(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_route", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_route", app, |app| {
         let method = match name(method, "method")? {
             "*" => None,
             text => Some(Method::from_bytes(text.as_bytes()).map_err(|_| {
@@ -211,8 +240,7 @@ pub extern "C" fn apus_app_get(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_get", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_get", app, |app| {
         app.route(Some(Method::GET), path_of(path)?, handler, user)
     })
 }
@@ -225,8 +253,7 @@ pub extern "C" fn apus_app_post(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_post", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_post", app, |app| {
         app.route(Some(Method::POST), path_of(path)?, handler, user)
     })
 }
@@ -239,8 +266,7 @@ pub extern "C" fn apus_app_put(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_put", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_put", app, |app| {
         app.route(Some(Method::PUT), path_of(path)?, handler, user)
     })
 }
@@ -253,8 +279,7 @@ pub extern "C" fn apus_app_delete(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_delete", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_delete", app, |app| {
         app.route(Some(Method::DELETE), path_of(path)?, handler, user)
     })
 }
@@ -267,9 +292,10 @@ pub extern "C" fn apus_app_group(
     prefix: *const c_char,
 ) -> Option<&mut ApusApp> {
     attempt("apus_app_group", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
-        let prefix = path_of(prefix)?.to_owned();
-        Ok(app.group(GroupKind::Prefix(prefix)))
+        let prefix = |_: &mut ApusApp| Ok(path_of(prefix)?.to_owned());
+        let mut app = app;
+        let prefix = remembered("apus_app_group", app.as_deref_mut(), prefix)?;
+        Ok(app.and_then(|app| app.group(GroupKind::Prefix(prefix))))
     })
 }
 
@@ -280,9 +306,10 @@ pub extern "C" fn apus_app_host(
     host: *const c_char,
 ) -> Option<&mut ApusApp> {
     attempt("apus_app_host", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
-        let host = name(host, "host")?.to_owned();
-        Ok(app.group(GroupKind::Host(host)))
+        let host = |_: &mut ApusApp| Ok(name(host, "host")?.to_owned());
+        let mut app = app;
+        let host = remembered("apus_app_host", app.as_deref_mut(), host)?;
+        Ok(app.and_then(|app| app.group(GroupKind::Host(host))))
     })
 }
 
@@ -293,8 +320,7 @@ pub extern "C" fn apus_app_before(
     hook: ApusBeforeFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_before", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_before", app, |app| {
         let callback = Callback::new(hook, user, app.role("the hook before", ""))?;
         app.change(|app| app.before(move |request| call_before(&callback, request)));
         Ok(())
@@ -308,8 +334,7 @@ pub extern "C" fn apus_app_after(
     hook: ApusAfterFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_after", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_after", app, |app| {
         let hook = hook.ok_or_else(|| CallError::null("hook"))?;
         let owner = Callback::named(hook as usize, app.role("the hook after", ""));
         let user = UserPointer(user);
@@ -331,8 +356,7 @@ pub extern "C" fn apus_app_fallback(
     handler: ApusHandler,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_fallback", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_fallback", app, |app| {
         let callback = Callback::new(handler, user, app.role("the fallback", ""))?;
         app.change(|app| app.fallback(callback));
         Ok(())
@@ -346,8 +370,7 @@ pub extern "C" fn apus_app_on_error(
     hook: ApusErrorFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_on_error", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_on_error", app, |app| {
         let hook = hook.ok_or_else(|| CallError::null("hook"))?;
         let owner = Callback::named(hook as usize, app.role("the error handler", ""));
         let user = UserPointer(user);
@@ -383,11 +406,12 @@ pub extern "C" fn apus_app_mount(
     path: *const c_char,
     service: Option<Box<ApusService>>,
 ) -> ApusStatus {
-    status("apus_app_mount", || {
+    setup("apus_app_mount", app, |app| {
         let service = service.ok_or_else(|| CallError::null("service"))?;
-        let app = app.ok_or_else(|| CallError::null("app"))?;
         let path = path_of(path)?;
-        app.change(|app| app.mount(path, SharedService::of(*service)));
+        let (service, failure) = SharedService::of(*service);
+        app.failure.take_over(failure);
+        app.change(|app| app.mount(path, service));
         Ok(())
     })
 }
@@ -396,8 +420,7 @@ pub extern "C" fn apus_app_mount(
 /// sent, and in a parameter `{*name}`. Without this, such paths get 400. Errors: APUS_INVALID.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_app_allow_encoded_slashes(app: Option<&mut ApusApp>) -> ApusStatus {
-    status("apus_app_allow_encoded_slashes", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_allow_encoded_slashes", app, |app| {
         app.change(App::allow_encoded_slashes);
         Ok(())
     })
@@ -411,8 +434,7 @@ pub extern "C" fn apus_app_own(
     data: *mut c_void,
     destroy: ApusDestroyFn,
 ) -> ApusStatus {
-    status("apus_app_own", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_own", app, |app| {
         if destroy.is_none() {
             return Err(CallError::null("destroy"));
         }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use crate::error::{ApusStatus, CallError, record};
+use crate::error::{ApusStatus, CallError, SetUp, lose, record, remembered};
 use crate::text::ApusStr;
 
 /// A type that a function returns, with its value for a failure.
@@ -132,5 +132,20 @@ pub(crate) fn object<T>(
     function: &'static str,
     body: impl FnOnce() -> Result<T, CallError>,
 ) -> Option<Box<T>> {
-    attempt(function, || body().map(|value| Some(Box::new(value))))
+    attempt(function, || {
+        let made = body();
+        if let Err(error) = &made {
+            lose(function, error);
+        }
+        made.map(|value| Some(Box::new(value)))
+    })
+}
+
+/// As [`status`], for a function that sets an object up: its failure is remembered, and reported by the start of the server.
+pub(crate) fn setup<T: SetUp>(
+    function: &'static str,
+    object: Option<&mut T>,
+    body: impl FnOnce(&mut T) -> Result<(), CallError>,
+) -> ApusStatus {
+    status(function, || remembered(function, object, body))
 }

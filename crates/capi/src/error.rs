@@ -42,7 +42,7 @@ pub enum ApusStatus {
 }
 
 /// Why a call failed: what was expected, what came, and what to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) status: ApusStatus,
     expected: Cow<'static, str>,
@@ -83,6 +83,19 @@ impl CallError {
         )
     }
 
+    /// Whether an object of the library is NULL, which a function has returned in its place.
+    fn is_missing_object(&self) -> bool {
+        const OBJECTS: [&str; 6] = [
+            "`app`",
+            "`certificate`",
+            "`config`",
+            "`service`",
+            "`tls`",
+            "`upstream`",
+        ];
+        self.got == "NULL" && OBJECTS.contains(&&*self.expected)
+    }
+
     /// An object does not allow this now.
     pub(crate) fn state(
         expected: impl Into<Cow<'static, str>>,
@@ -121,6 +134,94 @@ impl CallError {
             "use apus_executor_post() to run a function on the worker",
         )
     }
+}
+
+/// The first call that set an object up and failed. A program that looks at no status but that of apus_server_run() learns there
+/// what was wrong.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FirstFailure(Option<(&'static str, CallError)>);
+
+impl FirstFailure {
+    /// Remembers a call that failed, unless another one failed before. If it failed because it was passed NULL, that is the call
+    /// that returned NULL.
+    fn remember(&mut self, function: &'static str, error: &CallError) {
+        if self.0.is_some() {
+            return;
+        }
+        let lost = match error.is_missing_object() {
+            true => LOST.try_with(|lost| lost.take()).ok().flatten(),
+            false => None,
+        };
+        self.0 = Some(lost.unwrap_or_else(|| (function, error.clone())));
+    }
+
+    /// That of an object which becomes a part of this one.
+    pub(crate) fn take_over(&mut self, other: Self) {
+        if self.0.is_none() {
+            self.0 = other.0;
+        }
+    }
+
+    /// Forgets the call.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// The result of a start: an error if a call before it failed.
+    pub(crate) fn check<T>(self, started: Result<T, CallError>) -> Result<T, CallError> {
+        let Some((function, error)) = self.0 else {
+            return started;
+        };
+        let also = match started {
+            Ok(_) => String::new(),
+            Err(error) => format!("; and {error}"),
+        };
+        Err(CallError::new(
+            error.status,
+            "that each call before it succeeded",
+            format!("{function}: {error}"),
+            format!("correct that call, the first one that failed{also}"),
+        ))
+    }
+}
+
+/// An object that a program sets up before its server starts.
+pub(crate) trait SetUp {
+    /// Its name in the functions.
+    const NAME: &'static str;
+
+    /// The first call on it that failed; `None` if it cannot be set up any more.
+    fn first_failure(&mut self) -> Option<&mut FirstFailure>;
+}
+
+thread_local! {
+    /// The last function of this thread that returned NULL in place of an object.
+    static LOST: RefCell<Option<(&'static str, CallError)>> = const { RefCell::new(None) };
+}
+
+/// Remembers why a function returned NULL in place of an object. One that was passed NULL itself is explained by the one before.
+pub(crate) fn lose(function: &'static str, error: &CallError) {
+    // A destructor of C may run while the thread ends.
+    let _ = LOST.try_with(|lost| {
+        let mut lost = lost.borrow_mut();
+        if !error.is_missing_object() || lost.is_none() {
+            *lost = Some((function, error.clone()));
+        }
+    });
+}
+
+/// Runs the body of a function that sets an object up, and remembers on the object that it failed.
+pub(crate) fn remembered<T: SetUp, R>(
+    function: &'static str,
+    object: Option<&mut T>,
+    body: impl FnOnce(&mut T) -> Result<R, CallError>,
+) -> Result<R, CallError> {
+    let object = object.ok_or_else(|| CallError::null(T::NAME))?;
+    let result = body(object);
+    if let (Err(error), Some(failure)) = (&result, object.first_failure()) {
+        failure.remember(function, error);
+    }
+    result
 }
 
 impl fmt::Display for CallError {

@@ -23,12 +23,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access_log::{AccessFunction, ApusAccessFn, ObservedFactory};
-use crate::app::{ApusApp, OwnedData, mistakes};
+use crate::app::{AppParts, ApusApp, OwnedData, mistakes};
 use crate::background;
-use crate::border::{attempt, object, protect, status};
+use crate::border::{attempt, object, protect, setup, status};
 use crate::callback::ApusTaskFn;
 use crate::config::ApusConfig;
-use crate::error::{ApusStatus, CallError};
+use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
 use crate::executor::{self, ServerWorkers};
 use crate::text::{ApusStr, name, owned};
 use crate::tls::ApusTls;
@@ -106,6 +106,16 @@ pub(crate) struct ServerSettings {
     server_field: Option<Arc<str>>,
     observers: Vec<Arc<dyn Observer>>,
     starts: Vec<(extern "C" fn(*mut c_void), UserPointer)>,
+    /// The first call that failed, of those that set the server up.
+    failure: FirstFailure,
+}
+
+impl SetUp for ApusServer {
+    const NAME: &'static str = "server";
+
+    fn first_failure(&mut self) -> Option<&mut FirstFailure> {
+        self.settings().ok().map(|settings| &mut settings.failure)
+    }
 }
 
 enum ListenerSettings {
@@ -179,8 +189,13 @@ pub(crate) struct PreparedServer {
 }
 
 impl ServerSettings {
-    /// The plan of the engine, checked.
-    pub(crate) fn prepare(self) -> Result<PreparedServer, CallError> {
+    /// The plan of the engine, checked. No call that set the server up may have failed.
+    pub(crate) fn prepare(mut self) -> Result<PreparedServer, CallError> {
+        let failure = std::mem::take(&mut self.failure);
+        failure.check(self.checked())
+    }
+
+    fn checked(self) -> Result<PreparedServer, CallError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
 
         if self.listeners.is_empty() {
@@ -466,10 +481,6 @@ fn started_before() -> CallError {
     )
 }
 
-fn known(server: Option<&mut ApusServer>) -> Result<&mut ServerSettings, CallError> {
-    server.ok_or_else(|| CallError::null("server"))?.settings()
-}
-
 fn shared(server: Option<&ApusServer>) -> Result<&ApusServer, CallError> {
     server.ok_or_else(|| CallError::null("server"))
 }
@@ -478,7 +489,12 @@ fn shared(server: Option<&ApusServer>) -> Result<&ApusServer, CallError> {
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_server_new(app: Option<Box<ApusApp>>) -> Option<Box<ApusServer>> {
     object("apus_server_new", || {
-        let (app, owned) = app.ok_or_else(|| CallError::null("app"))?.into_parts();
+        let app = app.ok_or_else(|| CallError::null("app"))?;
+        let AppParts {
+            app,
+            owned,
+            failure,
+        } = app.into_parts();
         Ok(ApusServer {
             settings: Mutex::new(Some(ServerSettings {
                 app,
@@ -489,6 +505,7 @@ pub extern "C" fn apus_server_new(app: Option<Box<ApusApp>>) -> Option<Box<ApusS
                 server_field: None,
                 observers: Vec::new(),
                 starts: Vec::new(),
+                failure,
             })),
             running: OnceLock::new(),
         })
@@ -517,8 +534,8 @@ pub extern "C" fn apus_server_listen(
     server: Option<&mut ApusServer>,
     address: *const c_char,
 ) -> ApusStatus {
-    status("apus_server_listen", || {
-        let settings = known(server)?;
+    setup("apus_server_listen", server, |server| {
+        let settings = server.settings()?;
         let addresses = addresses_of(name(address, "address")?)?;
         settings.listeners.push(ListenerSettings::Own {
             addresses,
@@ -534,8 +551,8 @@ pub extern "C" fn apus_server_listen_unix(
     server: Option<&mut ApusServer>,
     path: *const c_char,
 ) -> ApusStatus {
-    status("apus_server_listen_unix", || {
-        let settings = known(server)?;
+    setup("apus_server_listen_unix", server, |server| {
+        let settings = server.settings()?;
         let path = PathBuf::from(name(path, "path")?);
         settings.listeners.push(ListenerSettings::Own {
             addresses: vec![ListenAddress::Unix { path, mode: 0o666 }],
@@ -552,10 +569,11 @@ pub extern "C" fn apus_server_listen_tls(
     address: *const c_char,
     tls: Option<Box<ApusTls>>,
 ) -> ApusStatus {
-    status("apus_server_listen_tls", || {
+    setup("apus_server_listen_tls", server, |server| {
         let tls = tls.ok_or_else(|| CallError::null("tls"))?;
-        let settings = known(server)?;
+        let settings = server.settings()?;
         let addresses = addresses_of(name(address, "address")?)?;
+        settings.failure.take_over(tls.failure.clone());
         // Mistakes are found here rather than at the start.
         tls.settings()?;
         settings.listeners.push(ListenerSettings::Own {
@@ -575,8 +593,8 @@ pub extern "C" fn apus_server_config(
     server: Option<&mut ApusServer>,
     config: Option<&ApusConfig>,
 ) -> ApusStatus {
-    status("apus_server_config", || {
-        let settings = known(server)?;
+    setup("apus_server_config", server, |server| {
+        let settings = server.settings()?;
         let config = config.ok_or_else(|| CallError::null("config"))?;
         let plan = config.engine_plan()?;
         settings.workers = Some(plan.workers);
@@ -595,8 +613,8 @@ pub extern "C" fn apus_server_workers(
     server: Option<&mut ApusServer>,
     workers: usize,
 ) -> ApusStatus {
-    status("apus_server_workers", || {
-        let settings = known(server)?;
+    setup("apus_server_workers", server, |server| {
+        let settings = server.settings()?;
         if workers > MAX_WORKERS {
             return Err(CallError::invalid(
                 format!("at most {MAX_WORKERS} workers"),
@@ -619,8 +637,8 @@ pub extern "C" fn apus_server_limit(
     limit: c_int,
     value: u64,
 ) -> ApusStatus {
-    status("apus_server_limit", || {
-        let limits = &mut known(server)?.limits;
+    setup("apus_server_limit", server, |server| {
+        let limits = &mut server.settings()?.limits;
         let within = |range: std::ops::RangeInclusive<u64>| match range.contains(&value) {
             true => Ok(value),
             false => Err(CallError::invalid(
@@ -691,8 +709,8 @@ pub extern "C" fn apus_server_access_log(
     log: ApusAccessFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_server_access_log", || {
-        let settings = known(server)?;
+    setup("apus_server_access_log", server, |server| {
+        let settings = server.settings()?;
         let function = log.ok_or_else(|| CallError::null("log"))?;
         let user = UserPointer(user);
         settings
@@ -710,8 +728,8 @@ pub extern "C" fn apus_server_access_log_file(
     path: *const c_char,
     format: *const c_char,
 ) -> ApusStatus {
-    status("apus_server_access_log_file", || {
-        let settings = known(server)?;
+    setup("apus_server_access_log_file", server, |server| {
+        let settings = server.settings()?;
         let path = name(path, "path")?;
         let format = match name(format, "format")? {
             "combined" => LogFormat::combined(),
@@ -747,10 +765,21 @@ pub extern "C" fn apus_server_on_worker_start(
     start: ApusTaskFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_server_on_worker_start", || {
-        let settings = known(server)?;
+    setup("apus_server_on_worker_start", server, |server| {
+        let settings = server.settings()?;
         let start = start.ok_or_else(|| CallError::null("start"))?;
         settings.starts.push((start, UserPointer(user)));
+        Ok(())
+    })
+}
+
+/// Forgets the calls that failed so far, with which the server would not start: for a program that has looked at their statuses.
+/// Errors: APUS_INVALID, APUS_STATE.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_server_forget_failures(server: Option<&mut ApusServer>) -> ApusStatus {
+    status("apus_server_forget_failures", || {
+        let server = server.ok_or_else(|| CallError::null("server"))?;
+        server.settings()?.failure.forget();
         Ok(())
     })
 }
@@ -763,8 +792,9 @@ fn started<'a>(server: Option<NonNull<ApusServer>>) -> Result<&'a ApusServer, Ca
 }
 
 /// Starts the server, on threads of its own: it accepts connections when this returns. Errors: APUS_INVALID: the application
-/// has mistakes, or no address; APUS_IO: an address cannot be bound; APUS_STATE: it was started before. A server whose start
-/// failed can only be freed.
+/// has mistakes, or no address; APUS_IO: an address cannot be bound; APUS_STATE: it was started before; the error of the first call
+/// that failed, of those that set the server, its application, its services and its TLS up. A server whose start failed can only
+/// be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_server_start(server: Option<NonNull<ApusServer>>) -> ApusStatus {
     status("apus_server_start", || {

@@ -18,9 +18,9 @@ use apus::{
 };
 use apus_patterns::Glob;
 
-use crate::app::{ApusApp, OwnedData};
-use crate::border::{object, protect, status};
-use crate::error::{ApusStatus, CallError};
+use crate::app::{AppParts, ApusApp, OwnedData};
+use crate::border::{object, protect, setup};
+use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
 use crate::request::field_value;
 use crate::response::redirect_status;
 use crate::text::{name, optional_name};
@@ -29,6 +29,8 @@ use crate::text::{name, optional_name};
 pub struct ApusService {
     factory: Arc<dyn ServiceFactory>,
     owned: OwnedData,
+    /// The first call on what it was made of that failed.
+    failure: FirstFailure,
 }
 
 impl ApusService {
@@ -36,6 +38,7 @@ impl ApusService {
         Self {
             factory: Arc::new(factory),
             owned: Arc::default(),
+            failure: FirstFailure::default(),
         }
     }
 }
@@ -47,9 +50,14 @@ pub(crate) struct SharedService {
 }
 
 impl SharedService {
-    pub(crate) fn of(service: ApusService) -> Self {
-        let ApusService { factory, owned } = service;
-        Self { factory, owned }
+    /// The service, and the first call that failed before.
+    pub(crate) fn of(service: ApusService) -> (Self, FirstFailure) {
+        let ApusService {
+            factory,
+            owned,
+            failure,
+        } = service;
+        (Self { factory, owned }, failure)
     }
 }
 
@@ -199,6 +207,15 @@ pub struct ApusUpstream {
     path_form: PathForm,
     host: Option<HostHeader>,
     responses: ResponseRules,
+    failure: FirstFailure,
+}
+
+impl SetUp for ApusUpstream {
+    const NAME: &'static str = "upstream";
+
+    fn first_failure(&mut self) -> Option<&mut FirstFailure> {
+        Some(&mut self.failure)
+    }
 }
 
 /// An empty group of origin servers. Free it by apus_upstream_free(), unless apus_proxy_new() takes it over.
@@ -229,8 +246,7 @@ pub extern "C" fn apus_upstream_node(
     address: *const c_char,
     weight: u32,
 ) -> ApusStatus {
-    status("apus_upstream_node", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_node", upstream, |upstream| {
         let text = name(address, "address")?;
         let address = address_of(text)?;
         if !(1..=65_535).contains(&weight) {
@@ -252,8 +268,7 @@ pub extern "C" fn apus_upstream_strategy(
     upstream: Option<&mut ApusUpstream>,
     strategy: *const c_char,
 ) -> ApusStatus {
-    status("apus_upstream_strategy", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_strategy", upstream, |upstream| {
         upstream.strategy = match name(strategy, "strategy")? {
             "round_robin" => Strategy::RoundRobin,
             "least_conn" => Strategy::LeastConnections,
@@ -278,8 +293,7 @@ pub extern "C" fn apus_upstream_path(
     upstream: Option<&mut ApusUpstream>,
     form: *const c_char,
 ) -> ApusStatus {
-    status("apus_upstream_path", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_path", upstream, |upstream| {
         upstream.path_form = path_form_of(name(form, "form")?)?;
         Ok(())
     })
@@ -298,8 +312,7 @@ pub extern "C" fn apus_upstream_host(
     upstream: Option<&mut ApusUpstream>,
     host: *const c_char,
 ) -> ApusStatus {
-    status("apus_upstream_host", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_host", upstream, |upstream| {
         upstream.host = Some(match name(host, "host")? {
             "raw" => HostHeader::AsSent,
             host if is_host(host) => HostHeader::Fixed(host.into()),
@@ -322,8 +335,7 @@ pub extern "C" fn apus_upstream_lenient(
     upstream: Option<&mut ApusUpstream>,
     is_lenient: bool,
 ) -> ApusStatus {
-    status("apus_upstream_lenient", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_lenient", upstream, |upstream| {
         upstream.responses.is_lenient = is_lenient;
         Ok(())
     })
@@ -337,8 +349,7 @@ pub extern "C" fn apus_upstream_response_head(
     bytes: u32,
     fields: u32,
 ) -> ApusStatus {
-    status("apus_upstream_response_head", || {
-        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+    setup("apus_upstream_response_head", upstream, |upstream| {
         if !(1024..=1 << 20).contains(&bytes) || !(1..=10_000).contains(&fields) {
             return Err(CallError::invalid(
                 "1,024 to 1,048,576 bytes and 1 to 10,000 fields",
@@ -377,13 +388,14 @@ pub extern "C" fn apus_proxy_new(upstream: Option<Box<ApusUpstream>>) -> Option<
             path_form,
             host,
             responses,
+            failure,
         } = *upstream.ok_or_else(|| CallError::null("upstream"))?;
         if nodes.is_empty() {
-            return Err(CallError::invalid(
+            return failure.check(Err(CallError::invalid(
                 "a group with an origin",
                 "an empty one",
                 "add origins by apus_upstream_node()",
-            ));
+            )));
         }
         let plan = GroupPlan {
             strategy,
@@ -396,7 +408,10 @@ pub extern "C" fn apus_proxy_new(upstream: Option<Box<ApusUpstream>>) -> Option<
             ..ProxySettings::default()
         };
         let proxy = Proxy::new(&group_of(plan), GROUP, settings);
-        Ok(ApusService::new(proxy))
+        Ok(ApusService {
+            failure,
+            ..ApusService::new(proxy)
+        })
     })
 }
 
@@ -421,13 +436,12 @@ pub extern "C" fn apus_cache_new(
             ..apus_cache::store::StoreSettings::default()
         };
         let cache = Cache::new(settings);
-        let inner = SharedService::of(service);
-        Ok(ApusService::new(Cached::new(
-            &cache,
-            "",
-            CacheSettings::default(),
-            inner,
-        )))
+        let (inner, failure) = SharedService::of(service);
+        let cached = Cached::new(&cache, "", CacheSettings::default(), inner);
+        Ok(ApusService {
+            failure,
+            ..ApusService::new(cached)
+        })
     })
 }
 
@@ -504,10 +518,16 @@ fn php(address_text: &str, root: &str, path_form: PathForm) -> Result<ApusServic
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_app_service(app: Option<Box<ApusApp>>) -> Option<Box<ApusService>> {
     object("apus_app_service", || {
-        let (app, owned) = app.ok_or_else(|| CallError::null("app"))?.into_parts();
+        let app = app.ok_or_else(|| CallError::null("app"))?;
+        let AppParts {
+            app,
+            owned,
+            failure,
+        } = app.into_parts();
         Ok(ApusService {
             factory: Arc::new(app),
             owned,
+            failure,
         })
     })
 }

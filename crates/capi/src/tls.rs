@@ -14,8 +14,8 @@ use apus_net::{Http3Settings, RetryMode};
 use apus_private_files::{PrivateFiles, register};
 use apus_transport::tls::MinVersion;
 
-use crate::border::{object, protect, status};
-use crate::error::{ApusStatus, CallError};
+use crate::border::{object, protect, setup};
+use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
 use crate::text::{ApusStr, bytes, name, optional_name};
 use crate::user::UserPointer;
 
@@ -50,6 +50,15 @@ pub struct ApusTls {
     policy: TlsPolicy,
     http2: bool,
     http3: bool,
+    pub(crate) failure: FirstFailure,
+}
+
+impl SetUp for ApusTls {
+    const NAME: &'static str = "tls";
+
+    fn first_failure(&mut self) -> Option<&mut FirstFailure> {
+        Some(&mut self.failure)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -242,12 +251,9 @@ pub extern "C" fn apus_tls_new() -> Option<Box<ApusTls>> {
             policy: TlsPolicy::default(),
             http2: true,
             http3: true,
+            failure: FirstFailure::default(),
         })
     })
-}
-
-fn known(tls: Option<&mut ApusTls>) -> Result<&mut ApusTls, CallError> {
-    tls.ok_or_else(|| CallError::null("tls"))
 }
 
 /// Adds a certificate for server names, separated by commas: `example.com,*.example.com`. The first one also serves clients
@@ -258,9 +264,8 @@ pub extern "C" fn apus_tls_certificate(
     names: *const c_char,
     certificate: Option<Box<ApusCertificate>>,
 ) -> ApusStatus {
-    status("apus_tls_certificate", || {
+    setup("apus_tls_certificate", tls, |tls| {
         let certificate = certificate.ok_or_else(|| CallError::null("certificate"))?;
-        let tls = known(tls)?;
         let names = optional_name(names, "names")?.unwrap_or("");
         let names = names
             .split(',')
@@ -279,8 +284,7 @@ pub extern "C" fn apus_tls_on_server_name(
     find: ApusCertificateFn,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_tls_on_server_name", || {
-        let tls = known(tls)?;
+    setup("apus_tls_on_server_name", tls, |tls| {
         tls.find = Some(FindCertificate {
             function: find.ok_or_else(|| CallError::null("find"))?,
             user: UserPointer(user),
@@ -297,8 +301,7 @@ pub extern "C" fn apus_tls_client_auth(
     authorities: *const c_char,
     len: usize,
 ) -> ApusStatus {
-    status("apus_tls_client_auth", || {
-        let tls = known(tls)?;
+    setup("apus_tls_client_auth", tls, |tls| {
         let read = || {
             let read = ClientAuth::authorities_from_pem(bytes(authorities.cast(), len)?);
             read.map_err(|error| {
@@ -334,8 +337,7 @@ pub extern "C" fn apus_tls_client_auth(
 /// The oldest version that is accepted: 12 for TLS 1.2, 13 for TLS 1.3. Errors: APUS_INVALID.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_tls_min_version(tls: Option<&mut ApusTls>, version: c_int) -> ApusStatus {
-    status("apus_tls_min_version", || {
-        let tls = known(tls)?;
+    setup("apus_tls_min_version", tls, |tls| {
         tls.min_version = Some(match version {
             12 => MinVersion::Tls12,
             13 => MinVersion::Tls13,
@@ -356,8 +358,7 @@ pub extern "C" fn apus_tls_min_version(tls: Option<&mut ApusTls>, version: c_int
 /// Errors: APUS_INVALID. apus_server_listen_tls() refuses `modern` with apus_tls_min_version() of 12.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_tls_policy(tls: Option<&mut ApusTls>, policy: *const c_char) -> ApusStatus {
-    status("apus_tls_policy", || {
-        let tls = known(tls)?;
+    setup("apus_tls_policy", tls, |tls| {
         tls.policy = match name(policy, "policy")? {
             "modern" => TlsPolicy::Modern,
             "intermediate" => TlsPolicy::Intermediate,
@@ -381,8 +382,7 @@ pub extern "C" fn apus_tls_protocols(
     http2: bool,
     http3: bool,
 ) -> ApusStatus {
-    status("apus_tls_protocols", || {
-        let tls = known(tls)?;
+    setup("apus_tls_protocols", tls, |tls| {
         (tls.http2, tls.http3) = (http2, http3);
         Ok(())
     })

@@ -17,7 +17,7 @@ use apus::{Handler, Matched, Method, Request, Response, ResponseFuture};
 use bytes::Bytes;
 
 use crate::app::{ApusApp, CallbackMarker, path_of};
-use crate::border::{attempt, status};
+use crate::border::{attempt, setup, status};
 use crate::callback::{Callback, CallbackName, HandlerFunction};
 use crate::error::{ApusStatus, CallError};
 use crate::handles::{ApusRequest, ApusResponse, Handles};
@@ -274,8 +274,7 @@ pub extern "C" fn apus_app_websocket(
     events: Option<&ApusWebSocketEvents>,
     user: *mut c_void,
 ) -> ApusStatus {
-    status("apus_app_websocket", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
+    setup("apus_app_websocket", app, |app| {
         let path = path_of(path)?;
         let events = events.ok_or_else(|| CallError::null("events"))?;
         crate::service::check_size::<ApusWebSocketEvents>(events.size)?;

@@ -176,6 +176,88 @@ static bool says(const char *part) {
   return false;
 }
 
+/* Expects that the start of a server reports this call, the first one that failed, and frees the server. */
+static int reports(apus_server *server, apus_status status, const char *call) {
+  char text[100];
+  EXPECT(status, apus_server_start(server));
+  snprintf(text, sizeof text, "apus_server_start: expected that each call before it succeeded; got %s: ", call);
+  TRUE(says(text));
+  apus_server_free(server);
+  return 0;
+}
+
+static apus_server *listening(apus_app *app) {
+  apus_server *server = apus_server_new(app);
+  if (apus_server_listen(server, "127.0.0.1:0") != APUS_OK) abort();
+  return server;
+}
+
+/* A program that looks at no status but that of the start learns what was wrong first. */
+static int first_failures(void) {
+  apus_app *app = apus_app_new();
+  apus_server *server = apus_server_new(app);
+  EXPECT(APUS_INVALID, apus_server_listen(server, "nonsense"));
+  EXPECT(APUS_INVALID, apus_server_limit(server, 99, 1));
+  EXPECT(APUS_INVALID, apus_server_run(server));
+  TRUE(says("apus_server_run: ") && says("apus_server_listen: expected an address") && says("\"nonsense\""));
+  TRUE(!strstr(apus_last_error(), "apus_limit") && says("no address"));
+  apus_server_free(server);
+  server = listening(apus_app_new());
+  EXPECT(APUS_IO, apus_server_access_log_file(server, "/nowhere/log", "json"));
+  if (reports(server, APUS_IO, "apus_server_access_log_file")) return 1;
+  server = listening(apus_app_new());
+  EXPECT(APUS_INVALID, apus_server_workers(server, 100000));
+  if (reports(server, APUS_INVALID, "apus_server_workers")) return 1;
+  /* Calls on the application, its groups and their groups. */
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_get(app, "users", handler, NULL));
+  if (reports(listening(app), APUS_INVALID, "apus_app_get")) return 1;
+  app = apus_app_new();
+  TRUE(!apus_app_group(app, "admin"));
+  if (reports(listening(app), APUS_INVALID, "apus_app_group")) return 1;
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_post(apus_app_group(apus_app_host(app, "a.example"), "/a"), "b", handler, NULL));
+  if (reports(listening(app), APUS_INVALID, "apus_app_post")) return 1;
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_websocket(app, "/", NULL, NULL));
+  if (reports(listening(app), APUS_INVALID, "apus_app_websocket")) return 1;
+  /* Objects that were not made, and what objects are made of. */
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_mount(app, "/files", apus_cache_new(apus_files_new("/nowhere", NULL), 1000)));
+  if (reports(listening(app), APUS_INVALID, "apus_files_new")) return 1;
+  app = apus_app_new();
+  apus_upstream *upstream = apus_upstream_new();
+  EXPECT(APUS_INVALID, apus_upstream_node(upstream, "localhost:1", 1));
+  EXPECT(APUS_OK, apus_upstream_node(upstream, "127.0.0.1:1", 1));
+  EXPECT(APUS_OK, apus_app_mount(app, "/", apus_cache_new(apus_proxy_new(upstream), 1000)));
+  if (reports(listening(app), APUS_INVALID, "apus_upstream_node")) return 1;
+  apus_app *inner = apus_app_new();
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_before(inner, NULL, NULL));
+  EXPECT(APUS_OK, apus_app_mount(app, "/", apus_app_service(inner)));
+  if (reports(listening(app), APUS_INVALID, "apus_app_before")) return 1;
+  server = listening(apus_app_new());
+  apus_tls *tls = apus_tls_new();
+  EXPECT(APUS_INVALID, apus_tls_certificate(tls, NULL, apus_certificate_files("/nowhere/a", "/nowhere/b")));
+  EXPECT(APUS_INVALID, apus_server_listen_tls(server, "127.0.0.1:0", tls));
+  if (reports(server, APUS_IO, "apus_certificate_files")) return 1;
+  server = listening(apus_app_new());
+  EXPECT(APUS_INVALID, apus_server_config(server, apus_config_parse("nonsense", APUS_NTS, NULL)));
+  if (reports(server, APUS_CONFIG, "apus_config_parse")) return 1;
+  /* A loop of the program, and a program that looks at each status. */
+  server = listening(apus_app_new());
+  EXPECT(APUS_INVALID, apus_server_limit(server, 99, 1));
+  TRUE(!apus_worker_new(server) && says("apus_worker_new: ") && says("got apus_server_limit: "));
+  app = apus_app_new();
+  EXPECT(APUS_INVALID, apus_app_get(app, "users", handler, NULL));
+  server = listening(app);
+  EXPECT(APUS_OK, apus_server_forget_failures(server));
+  EXPECT(APUS_OK, apus_server_start(server));
+  EXPECT(APUS_STATE, apus_server_forget_failures(server));
+  apus_server_free(server);
+  return 0;
+}
+
 static int errors(void) {
   TRUE(!strcmp(apus_last_error(), ""));
   EXPECT(APUS_OK, apus_last_error_parts(NULL, NULL, NULL));
@@ -244,6 +326,7 @@ static int errors(void) {
   EXPECT(APUS_INVALID, apus_server_run(server));
   TRUE(says("apus_server_listen()"));
   apus_server_free(server);
+  if (first_failures()) return 1;
   /* An address that is in use. */
   server = apus_server_new(apus_app_new());
   EXPECT(APUS_OK, apus_server_listen_unix(server, "/nowhere/socket"));
