@@ -74,7 +74,10 @@ impl<D: Driver> Db<D> {
     /// folder of the system; a file cannot be read; a statement fails, which is told with file and line; or
     /// a migration that ran before has changed or is missing.
     pub fn migrate(&self, migrations: impl Into<Migrations>) -> Result<(), DbError> {
-        self.apply_pending(&migrations.into()).map(|_| ())
+        for migration in self.apply_pending(&migrations.into())? {
+            tracing::info!(migration, "a migration has run");
+        }
+        Ok(())
     }
 
     /// Undoes the migrations that ran last, the latest one first, and returns the names of their files.
