@@ -223,6 +223,8 @@ namespace Apus\Runtime {
     {
         /** The number of bytes of a PULL. */
         private const PIECE = 262144;
+        /** The length up to which PHP keeps a body in memory. */
+        private const IN_MEMORY = 16384;
 
         /** @var resource|null the pulled part of the body */
         private $spool = null;
@@ -309,6 +311,14 @@ namespace Apus\Runtime {
             return $all;
         }
 
+        /** Whether a stream of PHP can have this position: behind the end only if PHP has the body in a file. */
+        public function hasPosition(int $length): bool
+        {
+            while ($this->size() < $length && $this->read($this->size(), 1) !== '') {
+            }
+            return $this->size() >= $length || $this->size() > self::IN_MEMORY;
+        }
+
         /** The number of bytes that were received. */
         public function size(): int
         {
@@ -322,6 +332,16 @@ namespace Apus\Runtime {
      */
     final class Input
     {
+        /** PHP's flags of a wrapper: search `include_path`; the stream is read by `include` or `require`. */
+        private const USE_PATH = 1;
+        private const FOR_INCLUDE = 128;
+        /** The address of the body within a `php://filter`, which PHP's own wrapper opens. */
+        private const INNER = 'apus-input';
+        /** The prefixes of another address, besides filters. */
+        private const LAYERS = '#^(?:compress\.(?:zlib|bzip2)://|zlib:)#i';
+        /** What `include` may always read: other schemes are remote. */
+        private const LOCAL = '#^(?:(?:file|glob|phar|zip)://|php://(?:memory|temp|output|stdout|stderr)\b|(?![a-z0-9+.-]+://|data:))#i';
+
         private static bool $installed = false;
         private static ?RequestBody $body = null;
 
@@ -353,17 +373,67 @@ namespace Apus\Runtime {
 
         public function stream_open(string $path, string $mode, int $options, ?string &$opened): bool
         {
-            if (\strcasecmp($path, 'php://input') === 0 && Input::$body !== null) {
+            // PHP checks this itself only for wrappers that are registered as remote, which fopen() may not use then.
+            if (($options & self::FOR_INCLUDE) !== 0 && !\ini_get('allow_url_include') && !Input::isLocal($path)) {
+                return false;
+            }
+            if (Input::isBody($path)) {
                 return true;
             }
+            $filter = Input::withInnerBody($path);
             \stream_wrapper_restore('php');
+            if ($filter !== null) {
+                \stream_wrapper_register(self::INNER, self::class);
+            }
             try {
-                $this->other = @\fopen($path, $mode, false, $this->context ?? \stream_context_get_default()) ?: null;
+                $context = $this->context ?? \stream_context_get_default();
+                $this->other = @\fopen($filter ?? $path, $mode, ($options & self::USE_PATH) !== 0, $context) ?: null;
             } finally {
+                if ($filter !== null) {
+                    \stream_wrapper_unregister(self::INNER);
+                }
                 \stream_wrapper_unregister('php');
                 \stream_wrapper_register('php', self::class);
             }
             return $this->other !== null;
+        }
+
+        private static function isBody(string $path): bool
+        {
+            return Input::$body !== null
+                && (\strcasecmp($path, 'php://input') === 0 || \strcasecmp($path, self::INNER . '://') === 0);
+        }
+
+        /** The offset of the resource in the address of a filter: as in PHP, it is behind the first `/resource=`. */
+        private static function resource(string $path): ?int
+        {
+            $end = \strncasecmp($path, 'php://filter/', 13) === 0 ? \strpos($path, '/resource=', 12) : false;
+            return $end === false ? null : $end + 10;
+        }
+
+        /** The address of a filter of the body, with an address of the body that PHP's own wrapper can open. */
+        private static function withInnerBody(string $path): ?string
+        {
+            $start = Input::resource($path);
+            if ($start === null) {
+                return null;
+            }
+            $resource = \substr($path, $start);
+            $inner = Input::isBody($resource) ? self::INNER . '://' : Input::withInnerBody($resource);
+            return $inner === null ? null : \substr($path, 0, $start) . $inner;
+        }
+
+        /** Whether `include` may read an address without `allow_url_include`. */
+        private static function isLocal(string $path): bool
+        {
+            while (true) {
+                $start = Input::resource($path);
+                $start ??= \preg_match(self::LAYERS, $path, $match) === 1 ? \strlen($match[0]) : null;
+                if ($start === null) {
+                    return \preg_match(self::LOCAL, $path) === 1;
+                }
+                $path = \substr($path, $start);
+            }
         }
 
         public function stream_read(int $length): string|false
@@ -377,9 +447,9 @@ namespace Apus\Runtime {
             return $data;
         }
 
-        public function stream_write(string $data): int
+        public function stream_write(string $data): int|false
         {
-            return $this->other !== null ? (int) \fwrite($this->other, $data) : 0;
+            return $this->other !== null ? \fwrite($this->other, $data) : false;
         }
 
         public function stream_eof(): bool
@@ -405,7 +475,7 @@ namespace Apus\Runtime {
                 \SEEK_END => Input::$body?->size() ?? 0,
                 default => 0,
             };
-            if ($target < 0) {
+            if ($target < 0 || $target > $this->offset && !Input::$body?->hasPosition($target)) {
                 return false;
             }
             $this->offset = $target;
@@ -415,13 +485,13 @@ namespace Apus\Runtime {
 
         public function stream_flush(): bool
         {
-            return $this->other === null || \fflush($this->other);
+            return $this->other !== null && \fflush($this->other);
         }
 
         /** @return array<int|string, int>|false */
         public function stream_stat(): array|false
         {
-            return $this->other !== null ? \fstat($this->other) : ['size' => Input::$body?->size() ?? 0, 'mode' => 0100444];
+            return $this->other !== null ? \fstat($this->other) : false;
         }
 
         /** PHP's own wrapper has none either. */
