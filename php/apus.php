@@ -537,33 +537,45 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Reads `multipart/form-data` (RFC 7578) as PHP does: fields, uploads in temporary files, PHP's limits and errors. */
+    /**
+     * Reads `multipart/form-data` (RFC 7578) as PHP does (main/rfc1867.c): fields, uploads in temporary files, PHP's limits and
+     * errors. Parameters are those outside of quoted strings, as for the server's own forms.
+     */
     final class Multipart
     {
+        /** The maximum length of a line in the head of a part, and of a boundary. */
+        private const MAX_LINE = 16384;
+        private const MAX_BOUNDARY = 5116;
+
         private string $buffer = '';
         private bool $ended = false;
         /** The form fields, as a query string. */
         private string $fields = '';
+        private int $fieldCount = 0;
         /** @var array<mixed> */
         private array $files = [];
         /** @var list<string> temporary files */
         private array $temporary = [];
         private ?int $formLimit = null;
         private int $uploads = 0;
+        /** Whether files are skipped: as in PHP, all that follow one with an invalid name, or one too many. */
+        private bool $isSkipping = false;
+        /** The name of the next file without one. */
+        private int $unnamed = 0;
         private int $read = 0;
 
-        private function __construct(private RequestBody $body, private string $delimiter, private int $limit)
+        private function __construct(private RequestBody $body, private string $boundary, private int $limit)
         {
         }
 
         /** @return array{array<mixed>, array<mixed>, list<string>}|null $_POST, $_FILES, temporary files */
         public static function parse(RequestBody $body, string $type, int $limit): ?array
         {
-            if (!\preg_match('/boundary=(?:"([^"]+)"|([^;,\s]+))/i', $type, $match)) {
-                \trigger_error('Missing boundary in multipart/form-data POST data', \E_USER_WARNING);
+            $boundary = self::boundary($type);
+            if ($boundary === null) {
                 return null;
             }
-            $reader = new self($body, "\r\n--" . ($match[1] !== '' ? $match[1] : $match[2]), $limit);
+            $reader = new self($body, '--' . $boundary, $limit);
             try {
                 $reader->parts();
             } catch (ConnectionLost $gone) {
@@ -574,6 +586,30 @@ namespace Apus\Runtime {
             }
             \parse_str($reader->fields, $post);
             return [$post, $reader->files, $reader->temporary];
+        }
+
+        private static function boundary(string $type): ?string
+        {
+            $start = \stripos($type, 'boundary');
+            $start = $start === false ? false : \strpos($type, '=', $start);
+            if ($start === false) {
+                \trigger_error('Missing boundary in multipart/form-data POST data', \E_USER_WARNING);
+                return null;
+            }
+            $boundary = \substr($type, $start + 1);
+            if (!\str_starts_with($boundary, '"')) {
+                $boundary = \substr($boundary, 0, \strcspn($boundary, ',;'));
+            } elseif (($end = \strpos($boundary, '"', 1)) !== false) {
+                $boundary = \substr($boundary, 1, $end - 1);
+            } else {
+                \trigger_error('Invalid boundary in multipart/form-data POST data', \E_USER_WARNING);
+                return null;
+            }
+            if (\strlen($boundary) > self::MAX_BOUNDARY) {
+                \trigger_error('Boundary too large in multipart/form-data POST data', \E_USER_WARNING);
+                return null;
+            }
+            return $boundary;
         }
 
         private function more(): bool
@@ -592,76 +628,170 @@ namespace Apus\Runtime {
             return true;
         }
 
-        /** Skips to behind the next line end. False at the end of the body. */
+        /** The next line without its end, LF or CR LF; null at the end of the body. */
         private function line(): ?string
         {
-            while (($end = \strpos($this->buffer, "\r\n")) === false) {
-                if (\strlen($this->buffer) > 16384 || !$this->more()) {
-                    return null;
+            while (($end = \strpos($this->buffer, "\n")) === false) {
+                if (\strlen($this->buffer) > self::MAX_LINE || !$this->more()) {
+                    // As PHP, take a part of a long line for a line.
+                    $line = \strlen($this->buffer) > self::MAX_LINE ? $this->buffer : null;
+                    $this->buffer = '';
+                    return $line;
                 }
             }
-            $line = \substr($this->buffer, 0, $end);
-            $this->buffer = \substr($this->buffer, $end + 2);
+            $line = \substr($this->buffer, 0, $end > 0 && $this->buffer[$end - 1] === "\r" ? $end - 1 : $end);
+            $this->buffer = \substr($this->buffer, $end + 1);
             return $line;
         }
 
         private function parts(): void
         {
-            // The first delimiter may be at the start of the body.
-            $this->buffer = "\r\n";
-            $this->body(null);
-            while (($rest = $this->line()) !== null && !\str_starts_with($rest, '--')) {
-                $headers = [];
-                while (($line = $this->line()) !== null && $line !== '') {
-                    if (\count($headers) < 64 && \str_contains($line, ':')) {
-                        [$name, $value] = \explode(':', $line, 2);
-                        $headers[\strtolower(\trim($name))] = \trim($value);
+            while (true) {
+                while (($line = $this->line()) !== $this->boundary) {
+                    if ($line === null) {
+                        return;
                     }
                 }
-                if ($line === null) {
+                $headers = $this->headers();
+                $disposition = $headers['content-disposition'] ?? null;
+                if ($disposition === null) {
+                    continue;
+                }
+                $name = $filename = null;
+                foreach (self::parameters($disposition) as [$key, $value]) {
+                    if ($key === 'name') {
+                        $name = $value;
+                    } elseif ($key === 'filename') {
+                        $filename = $value;
+                    }
+                }
+                if ($filename === null && $name === null) {
+                    \trigger_error('File Upload Mime headers garbled', \E_USER_WARNING);
                     return;
                 }
-                $this->part($headers);
+                if ($filename === null) {
+                    $this->field($name);
+                } else {
+                    $this->file($name, $filename, $headers['content-type'] ?? '');
+                }
             }
         }
 
-        /** @param array<string, string> $headers */
-        private function part(array $headers): void
+        /** @return array<string, string> the field lines of a part; the first of a name counts */
+        private function headers(): array
         {
-            $disposition = $headers['content-disposition'] ?? '';
-            $name = self::parameter($disposition, 'name');
-            $filename = self::parameter($disposition, 'filename');
-            if ($name === null || $name === '') {
-                $this->body(null);
-                return;
-            }
-            if ($filename === null) {
-                $value = '';
-                $this->body(static function (string $piece) use (&$value): void {
-                    $value .= $piece;
-                });
-                if ($name === 'MAX_FILE_SIZE') {
-                    $this->formLimit = (int) $value;
+            $headers = [];
+            $name = null;
+            while (($line = $this->line()) !== null && $line !== '') {
+                $colon = \ctype_space($line[0]) ? false : \strpos($line, ':');
+                if ($colon !== false) {
+                    $name = \strtolower(\substr($line, 0, $colon));
+                    // A later line of the same name goes nowhere, with its continuations.
+                    $name = isset($headers[$name]) ? '' : $name;
+                    $headers[$name] = \ltrim(\substr($line, $colon + 1));
+                } elseif ($name !== null) {
+                    $headers[$name] .= $line;
                 }
+            }
+            return $headers;
+        }
+
+        /**
+         * The parameters of Content-Disposition. A semicolon and an equals sign within quotes, double or single, separate nothing.
+         *
+         * @return list<array{string, string}> names in lower case, and values
+         */
+        private static function parameters(string $header): array
+        {
+            $parameters = [];
+            $rest = \ltrim($header);
+            while ($rest !== '') {
+                $word = self::word($rest, ';');
+                $rest = \ltrim($rest);
+                if (\str_contains($word, '=')) {
+                    $key = self::word($word, '=');
+                    $parameters[] = [\strtolower($key), self::value($word)];
+                }
+            }
+            return $parameters;
+        }
+
+        /** Removes the text before $stop from $rest, with all $stop that follow, and returns it. */
+        private static function word(string &$rest, string $stop): string
+        {
+            \preg_match('/\G(?:"(?:\\\\"|[^"])*+"?|\'(?:\\\\\'|[^\'])*+\'?|[^"\'' . $stop . '])*+/s', $rest, $match);
+            $word = $match[0];
+            $rest = \ltrim(\substr($rest, \strlen($word)), $stop);
+            return $word;
+        }
+
+        /** A value: within quotes, with the backslashes before backslashes and quotes removed, or up to a space. */
+        private static function value(string $text): string
+        {
+            $text = \ltrim($text);
+            $quote = $text === '' ? '' : $text[0];
+            if ($quote === '"' || $quote === "'") {
+                \preg_match('/\G(?:\\\\[\\\\' . $quote . ']|[^' . $quote . '])*+/s', $text, $match, 0, 1);
+                return (string) \preg_replace('/\\\\([\\\\' . $quote . '])/', '$1', $match[0]);
+            }
+            return \str_replace('\\\\', '\\', \substr($text, 0, \strcspn($text, " \t\n\v\f\r")));
+        }
+
+        private function field(string $name): void
+        {
+            $value = '';
+            $this->body(static function (string $piece) use (&$value): void {
+                $value .= $piece;
+            });
+            if (\strcasecmp($name, 'MAX_FILE_SIZE') === 0) {
+                $this->formLimit = (int) $value;
+            }
+            $limit = (int) \ini_get('max_input_vars');
+            if (++$this->fieldCount <= $limit) {
                 $this->fields .= ($this->fields === '' ? '' : '&') . \urlencode($name) . '=' . \urlencode($value);
-                return;
+            } elseif ($this->fieldCount === $limit + 1) {
+                \trigger_error("Input variables exceeded $limit. To increase the limit change max_input_vars in php.ini.", \E_USER_WARNING);
             }
-            if (!\ini_get('file_uploads') || $this->uploads >= (int) \ini_get('max_file_uploads')) {
-                if ($this->uploads === (int) \ini_get('max_file_uploads')) {
-                    \trigger_error('Maximum number of allowable file uploads has been exceeded', \E_USER_WARNING);
-                    $this->uploads++;
-                }
+        }
+
+        private function file(?string $name, string $filename, string $type): void
+        {
+            $limit = (int) \ini_get('max_file_uploads');
+            if ($this->uploads === $limit && \ini_get('file_uploads')) {
+                \trigger_error('Maximum number of allowable file uploads has been exceeded', \E_USER_WARNING);
+                $this->uploads++;
+            }
+            $name ??= (string) $this->unnamed++;
+            $this->isSkipping = $this->isSkipping || !\ini_get('file_uploads') || $this->uploads > $limit || !self::hasClosedBrackets($name);
+            if ($this->isSkipping) {
                 $this->body(null);
                 return;
             }
-            $this->upload($name, $filename, $headers['content-type'] ?? '');
+            $this->upload($name, $filename, \substr($type, 0, \strcspn($type, ';')));
+        }
+
+        /** PHP skips files whose name has brackets that do not match, or text behind them. */
+        private static function hasClosedBrackets(string $name): bool
+        {
+            $open = 0;
+            foreach (\str_split($name) as $i => $byte) {
+                if ($byte === '[') {
+                    $open++;
+                } elseif ($byte === ']') {
+                    $open--;
+                    if ($open < 0 || ($name[$i + 1] ?? '[') !== '[') {
+                        return false;
+                    }
+                }
+            }
+            return $open === 0;
         }
 
         private function upload(string $name, string $filename, string $type): void
         {
             if ($filename === '') {
                 $this->body(null);
-                $this->file($name, self::entry('', '', '', \UPLOAD_ERR_NO_FILE, 0));
+                $this->add($name, self::entry('', '', '', \UPLOAD_ERR_NO_FILE, 0));
                 return;
             }
             $this->uploads++;
@@ -706,7 +836,7 @@ namespace Apus\Runtime {
                 $size = 0;
                 $type = '';
             }
-            $this->file($name, self::entry($filename, $type, (string) $path, $error, $size));
+            $this->add($name, self::entry($filename, $type, (string) $path, $error, $size));
         }
 
         /** @return array<string, string|int> the entry of a file in $_FILES, in PHP's order */
@@ -728,7 +858,7 @@ namespace Apus\Runtime {
          *
          * @param array<string, string|int> $file
          */
-        private function file(string $name, array $file): void
+        private function add(string $name, array $file): void
         {
             $bracket = \strpos($name, '[');
             $base = $bracket === false ? $name : \substr($name, 0, $bracket);
@@ -767,17 +897,10 @@ namespace Apus\Runtime {
         /** Passes the data of a part to $sink, up to the next delimiter. False if the body ends before. */
         private function body(?\Closure $sink): bool
         {
-            $keep = \strlen($this->delimiter) - 1;
-            while (true) {
-                $end = \strpos($this->buffer, $this->delimiter);
-                if ($end !== false) {
-                    if ($sink !== null && $end > 0) {
-                        $sink(\substr($this->buffer, 0, $end));
-                    }
-                    $this->buffer = \substr($this->buffer, $end + $keep + 1);
-                    return true;
-                }
-                // Bytes that may be the beginning of a delimiter stay in the buffer.
+            $delimiter = "\n" . $this->boundary;
+            $keep = \strlen($delimiter) + 1;
+            while (($end = \strpos($this->buffer, $delimiter)) === false) {
+                // Bytes that may be the beginning of a delimiter, or CR before it, stay in the buffer.
                 $sure = \strlen($this->buffer) - $keep;
                 if ($sure > 0) {
                     if ($sink !== null) {
@@ -786,22 +909,27 @@ namespace Apus\Runtime {
                     $this->buffer = \substr($this->buffer, $sure);
                 }
                 if (!$this->more()) {
-                    if ($sink !== null && $this->buffer !== '') {
-                        $sink($this->buffer);
-                    }
-                    $this->buffer = '';
-                    return false;
+                    break;
                 }
             }
+            $length = $end === false ? \strlen($this->buffer) - $this->partial($delimiter) : $end;
+            $isCut = $length < \strlen($this->buffer);
+            $data = \substr($this->buffer, 0, $isCut && $length > 0 && $this->buffer[$length - 1] === "\r" ? $length - 1 : $length);
+            $this->buffer = $end === false ? '' : \substr($this->buffer, $end + 1);
+            if ($sink !== null && $data !== '') {
+                $sink($data);
+            }
+            return $end !== false;
         }
 
-        /** A parameter of Content-Disposition: quoted, with `\"` and `\\` unescaped as PHP does, or bare. */
-        private static function parameter(string $header, string $name): ?string
+        /** The number of bytes at the end of the buffer that are the beginning of a delimiter. */
+        private function partial(string $delimiter): int
         {
-            if (!\preg_match('/;\s*' . $name . '=(?:"((?:[^"\\\\]|\\\\.)*)"|([^;\s]*))/is', $header, $match)) {
-                return null;
+            $length = \min(\strlen($this->buffer), \strlen($delimiter));
+            while ($length > 0 && !\str_ends_with($this->buffer, \substr($delimiter, 0, $length))) {
+                $length--;
             }
-            return isset($match[2]) ? $match[2] : \preg_replace('/\\\\(["\\\\])/', '$1', $match[1]);
+            return $length;
         }
     }
 
