@@ -1305,12 +1305,19 @@ namespace Apus\Runtime {
         public static bool $booting = true;
         /** Whether the application can remove the buffer. With ob_get_level() replaced, it does not see the buffer. */
         private static bool $removable = true;
+        /** Whether each request has a buffer of php.ini's `output_buffering` or `output_handler` above the buffer of the runtime. */
+        private static bool $hasOwn = false;
+        /** The size from which on PHP flushes the buffer of `output_buffering`; 0 if there is no limit. */
+        private static int $size = 0;
         /** PHP also calls destructors when it ends, before it removes the buffers. */
         private bool $isRemoved = false;
 
         public static function start(bool $removable): void
         {
             Output::$removable = $removable;
+            $size = (int) \ini_get('output_buffering');
+            Output::$size = $size > 1 ? $size : 0;
+            Output::$hasOwn = !$removable && ($size > 0 || \ini_get('output_handler'));
             while (\count(\ob_list_handlers()) > 0) {
                 \ob_end_clean();
             }
@@ -1321,9 +1328,53 @@ namespace Apus\Runtime {
         {
             \ob_start(
                 new self(),
-                self::CHUNK,
-                Output::$removable ? \PHP_OUTPUT_HANDLER_STDFLAGS : \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE
+                Output::chunk(),
+                Output::$removable ? \PHP_OUTPUT_HANDLER_STDFLAGS : \PHP_OUTPUT_HANDLER_FLUSHABLE
             );
+        }
+
+        /** The size from which on PHP calls the callback. */
+        private static function chunk(): int
+        {
+            if (Output::$removable) {
+                // The buffer is in the place of that of `output_buffering`: what PHP would have flushed cannot be removed.
+                return Output::$size ?: self::CHUNK;
+            }
+            // What leaves the buffer of `output_buffering` is output that flush() sends, also while that buffer exists.
+            return Output::$hasOwn ? 1 : self::CHUNK;
+        }
+
+        /** Starts the buffer of php.ini for a request, as PHP does. */
+        public static function begin(): void
+        {
+            if (Output::$hasOwn) {
+                $handler = (string) \ini_get('output_handler');
+                \ob_start($handler !== '' ? $handler : null, $handler !== '' ? 0 : Output::$size);
+            }
+        }
+
+        /** Discards what was printed between two requests. */
+        public static function discard(): void
+        {
+            if (Output::$kept !== '' || \ob_get_length() > 0) {
+                Output::finish();
+            }
+        }
+
+        /** Sends what left the buffers of the application; with $all also what is in the buffer of php.ini. */
+        public static function flush(bool $all): void
+        {
+            $level = \count(\ob_list_handlers());
+            if ($all && $level === 2 && Output::$hasOwn) {
+                \ob_flush();
+            }
+            if ($level === 1) {
+                \ob_flush();
+            } elseif (Output::$kept !== '') {
+                $kept = Output::$kept;
+                Output::$kept = '';
+                Worker::stream($kept);
+            }
         }
 
         /** The callback of the buffer: PHP calls it when the buffer is full, flushed or removed. */
@@ -1351,7 +1402,10 @@ namespace Apus\Runtime {
             if ($data !== '') {
                 Output::$removals = 0;
             }
-            if (!Output::$booting && !Output::$ours && !($flags & \PHP_OUTPUT_HANDLER_FINAL)) {
+            if (
+                !Output::$booting && !Output::$ours && !($flags & \PHP_OUTPUT_HANDLER_FINAL)
+                && ($flags & \PHP_OUTPUT_HANDLER_FLUSH || \strlen(Output::$kept) >= self::CHUNK)
+            ) {
                 Worker::stream(Output::$kept);
                 Output::$kept = '';
             }
@@ -1389,16 +1443,13 @@ namespace Apus\Runtime {
                     exit;
                 }
             }
-            Output::$ours = true;
-            $body = (string) \ob_get_contents();
-            if ($body !== '') {
-                \ob_clean();
+            if ($level === 1) {
+                Output::$ours = true;
+                \ob_flush();
+                Output::$ours = false;
             }
-            Output::$ours = false;
-            if (Output::$kept !== '') {
-                $body = Output::$kept . $body;
-                Output::$kept = '';
-            }
+            $body = Output::$kept;
+            Output::$kept = '';
             Output::$removals = 0;
             if (Output::isGone() && !Output::$over) {
                 Output::push();
@@ -2460,9 +2511,7 @@ namespace Apus\Runtime {
                 throw new ConnectionLost('parameters are malformed');
             }
             // Output and header fields after the last response are discarded.
-            if (\ob_get_length() > 0) {
-                Output::finish();
-            }
+            Output::discard();
             \header_remove();
             \http_response_code(200);
             if (Worker::$powered !== '') {
@@ -2478,6 +2527,7 @@ namespace Apus\Runtime {
             Worker::$safe = $method === 'GET' || $method === 'HEAD';
             $pulled = ($flags & Wire::FIRST) !== 0;
             $body = new RequestBody($inline, $pulled ? Worker::$wire : null);
+            Output::begin();
             // Warnings about input of the client are shown by PHP, not by the application's error handler.
             \set_error_handler(null);
             try {
@@ -2738,10 +2788,10 @@ namespace Apus\Runtime {
         }
 
         /** Sends the output so far. */
-        public static function flush(): void
+        public static function flush(bool $all = true): void
         {
-            if (Worker::$phase === self::WORKING && \count(\ob_list_handlers()) === 1) {
-                \ob_flush();
+            if (Worker::$phase === self::WORKING) {
+                Output::flush($all);
                 // PHP's limit counts only CPU time: a script that sleeps between outputs ends here.
                 if (
                     Worker::$cancelled && !\ini_get('ignore_user_abort')
@@ -5096,7 +5146,7 @@ namespace {
     if (!function_exists('flush')) {
         function flush(): void
         {
-            Worker::flush();
+            Worker::flush(false);
         }
     }
 
