@@ -1475,6 +1475,13 @@ namespace Apus\Runtime {
         private static bool $isTold = false;
         /** The cookie that PHP sets because the runtime set the session ID. */
         private static string $cookie = '';
+        /** The field line of the cache limiter, with the date of this file. */
+        private static string $lastModified = '';
+
+        public static function boot(): void
+        {
+            Session::$lastModified = 'Last-Modified: ' . \gmdate('D, d M Y H:i:s', (int) \filemtime(__FILE__)) . ' GMT';
+        }
 
         /**
          * Resets the session state of PHP. The only function for that is session_destroy(), so it destroys an empty session
@@ -1527,13 +1534,18 @@ namespace Apus\Runtime {
         }
 
         /**
-         * Removes the cookie with a session ID that the client has already.
+         * The field lines without a cookie with a session ID that the client has already, and with the script's own date: the
+         * cache limiter takes that of the script which PHP runs, the runtime.
          *
          * @param list<string> $lines
          * @return list<string>
          */
-        public static function withoutKnown(array $lines): array
+        public static function ownLines(array $lines): array
         {
+            if ($lines !== [] && ($at = \array_search(Session::$lastModified, $lines, true)) !== false) {
+                $time = @\filemtime((string) ($_SERVER['SCRIPT_FILENAME'] ?? '')) ?: \time();
+                $lines[$at] = 'Last-Modified: ' . \gmdate('D, d M Y H:i:s', $time) . ' GMT';
+            }
             $known = Session::$cookie;
             if ($known === '') {
                 return $lines;
@@ -2397,6 +2409,7 @@ namespace Apus\Runtime {
             if (Worker::parameter('APUS_FRESH') === '1') {
                 Worker::dropChangedCode();
             }
+            Session::boot();
             Worker::$wire = Wire::connect($socket);
             Worker::$pid = (int) \getmypid();
             Output::start(!Functions::$levelIsReplaced);
@@ -2586,23 +2599,25 @@ namespace Apus\Runtime {
             return $status >= 200 && $status <= 999 || $status === 101 && Worker::$event !== null ? $status : 500;
         }
 
+        /** The field lines of the response. Its type follows the rules of PHP's own SAPIs. */
         private static function fields(): string
         {
-            $lines = Session::withoutKnown(\headers_list());
-            if ($lines === []) {
-                return 'Content-type: ' . Worker::defaultType() . "\r\n";
+            $block = \implode("\r\n", Session::ownLines(\headers_list())) . "\r\n";
+            if (\stripos("\n$block", "\nContent-Type:") !== false) {
+                // PHP does not send a type with 304: it would replace that of the stored response. An empty one says nothing.
+                $none = \http_response_code() === 304 ? '[^\r]*' : '[ \t]*';
+                $block = (string) \preg_replace("/^Content-Type:$none\r\n/im", '', $block);
+            } elseif (\http_response_code() !== 304 && ($type = Worker::defaultType()) !== '') {
+                $block = ($block === "\r\n" ? '' : $block) . "Content-type: $type\r\n";
             }
-            $block = \implode("\r\n", $lines) . "\r\n";
-            if (\stripos($block, "\nContent-type:") === false && \stripos($block, 'Content-type:') !== 0) {
-                $block .= 'Content-type: ' . Worker::defaultType() . "\r\n";
-            }
-            return $block;
+            return $block === "\r\n" ? '' : $block;
         }
 
         private static function defaultType(): string
         {
-            $charset = \ini_get('default_charset');
-            return \ini_get('default_mimetype') . ($charset !== '' && $charset !== false ? "; charset=$charset" : '');
+            $type = (string) \ini_get('default_mimetype');
+            $charset = (string) \ini_get('default_charset');
+            return $charset !== '' && \strncasecmp($type, 'text/', 5) === 0 ? "$type; charset=$charset" : $type;
         }
 
         /** Handles an uncaught exception as PHP does. */
@@ -2619,14 +2634,41 @@ namespace Apus\Runtime {
                 }
             }
             Worker::$broken = Worker::$streaming;
-            if (!Worker::$streaming && \http_response_code() === 200) {
+            // PHP leaves the status where it shows the error.
+            $isShown = (bool) \ini_get('display_errors');
+            if (!Worker::$streaming && !$isShown && \http_response_code() === 200) {
                 \http_response_code(500);
             }
             \error_log('PHP Fatal error:  Uncaught ' . $error);
-            if (\ini_get('display_errors')) {
-                $text = "Uncaught $error\n  thrown in <b>" . $error->getFile() . '</b> on line <b>' . $error->getLine() . '</b>';
-                echo "<br />\n<b>Fatal error</b>:  $text<br />\n";
+            if ($isShown) {
+                Worker::showUncaught($error);
             }
+        }
+
+        /** Prints an uncaught exception as PHP does, without the frames of the runtime. */
+        private static function showUncaught(Throwable $error): void
+        {
+            $own = \preg_quote(__FILE__, '/');
+            $frame = 0;
+            $text = \preg_replace_callback(
+                "/^#\\d+ (?!$own\\()|^#\\d+ $own\\(.*\\n|^Stack trace:$/m",
+                static function (array $match) use (&$frame): string {
+                    $isFrame = \str_ends_with($match[0], ' ');
+                    $frame = $match[0][0] === '#' ? $frame : 0;
+                    return $isFrame ? '#' . $frame++ . ' ' : (\str_ends_with($match[0], "\n") ? '' : $match[0]);
+                },
+                "Uncaught $error\n  thrown"
+            );
+            echo Worker::shown((string) $text, $error->getFile(), $error->getLine());
+        }
+
+        /** A fatal error as PHP shows it. */
+        private static function shown(string $text, string $file, int $line): string
+        {
+            [$before, $after] = [\ini_get('error_prepend_string'), \ini_get('error_append_string')];
+            return \ini_get('html_errors')
+                ? "$before<br />\n<b>Fatal error</b>:  " . \htmlspecialchars($text) . " in <b>$file</b> on line <b>$line</b><br />\n$after"
+                : "$before\nFatal error: $text in $file on line $line\n$after";
         }
 
         /** Ends a request that completed. */
@@ -2914,22 +2956,22 @@ namespace Apus\Runtime {
         /** @param array<string, mixed>|null $error */
         private static function exited(?array $error, bool $isFatal): void
         {
-            if (
-                $isFatal && Worker::$mode === 'classic' && Worker::$served > 0 && Worker::$safe && !Worker::$streaming
-                && \preg_match('/^Cannot (re)?declare /', $error['message'])
-            ) {
+            $isAgain = $isFatal && Worker::$mode === 'classic' && Worker::$served > 0
+                && \preg_match('/^Cannot (re)?declare /', $error['message']) === 1;
+            if ($isAgain && Worker::$safe && !Worker::$streaming) {
                 // The script cannot be included twice: another worker must handle the request.
                 Worker::bye('again');
                 return;
             }
             Worker::$broken = $isFatal && Worker::$streaming;
-            if ($isFatal && !Worker::$streaming && \http_response_code() === 200) {
+            // PHP leaves the status where it shows the error, but not where the script could only not be included again.
+            $isShown = \ini_get('display_errors') && !$isAgain;
+            if ($isFatal && !Worker::$streaming && !$isShown && \http_response_code() === 200) {
                 \http_response_code(500);
             }
             if ($isFatal && \str_starts_with($error['message'], 'Allowed memory size')) {
                 // PHP discarded the buffers and printed its message past them, to the log.
-                $message = $error['message'] . ' in ' . $error['file'] . ' on line ' . $error['line'];
-                Worker::$finalOutput = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
+                Worker::$finalOutput = \ini_get('display_errors') ? Worker::shown($error['message'], $error['file'], $error['line']) : '';
             } elseif ($isFatal && Worker::$cancelled) {
                 // The limit of the runtime ended it, possibly within the callback of an output buffer.
                 Worker::$finalOutput = '';

@@ -37,7 +37,7 @@ return [
                     $sessions[$who] = [$id, (int) $n];
                     break;
                 case 3:
-                    check($worker->request(parameters('/throw'))->status, 500, $token);
+                    check($worker->request(parameters('/throw-hidden'))->status, 500, $token);
                     break;
                 case 4:
                     check($worker->request(parameters('/headers'))->fields['x-one'], ['1', '2'], $token);

@@ -175,6 +175,8 @@ impl HeaderBlockReader {
                     return false;
                 }
             }
+            // An empty type says nothing about the body; nginx does not send it either.
+            12 if value.is_empty() && name.eq_ignore_ascii_case(b"content-type") => return true,
             2 | 7 | 10 | 16 | 17 => {
                 let mut lower = [0; 17];
                 if let Some(lower) = lower.get_mut(..name.len()) {

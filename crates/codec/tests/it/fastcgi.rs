@@ -377,6 +377,7 @@ fn parses_header_blocks_of_applications() {
         ("A: \u{e9};\"x\"\n\n", 200, "a: \u{e9};\"x\"\r\n"),
         ("A: b\u{1}c\u{7f}\n\n", 200, "a: b c\r\n"),
         ("A: b\nA: c\n\n", 200, "a: b\r\na: c\r\n"),
+        ("Content-Type:\nContent-type: \n\n", 200, ""),
         (
             "Content-Length: 0\nContent-Length: 0\n\n",
             200,
