@@ -48,6 +48,7 @@ namespace Apus\Runtime {
         public const COMMAND = 72;
         public const FAILED = 73;
         public const BYE = 74;
+        public const INTERIM = 75;
 
         /** RESPONSE: CHUNK frames follow. CHUNK, BODY: the last one. REQUEST: the body follows in BODY frames. */
         public const FIRST = 1;
@@ -2573,6 +2574,33 @@ namespace Apus\Runtime {
             Worker::$wire->respond(Worker::status(), Worker::fields(), $data, Wire::FIRST);
         }
 
+        /** Sends an interim response with the header fields so far. False if there cannot be one. */
+        public static function inform(int $status): bool
+        {
+            $isOne = $status >= 100 && $status <= 199 && $status !== 101;
+            if (!$isOne || Worker::$phase !== self::WORKING || Worker::$streaming || Worker::$event !== null) {
+                return false;
+            }
+            $lines = \array_diff(\headers_list(), [Worker::$powered]);
+            Worker::$wire->send(Wire::INTERIM, \pack('v', $status) . \implode("\r\n", $lines) . ($lines === [] ? '' : "\r\n"));
+            return true;
+        }
+
+        /**
+         * The header fields of the response so far, by their names.
+         *
+         * @return array<string, string>
+         */
+        public static function responseHeaders(): array
+        {
+            $fields = [];
+            foreach (\headers_list() as $line) {
+                [$name, $value] = \explode(':', $line, 2) + [1 => ''];
+                $fields[$name] = \ltrim($value);
+            }
+            return $fields;
+        }
+
         private static function noticeCancel(): void
         {
             while (!Worker::$cancelled && Worker::$wire->readable()) {
@@ -2841,6 +2869,14 @@ namespace Apus\Runtime {
                 ) {
                     exit;
                 }
+            }
+        }
+
+        /** Sends the head of the response, before any output. */
+        public static function sendHead(): void
+        {
+            if (Worker::$phase === self::WORKING && !Worker::$streaming) {
+                Worker::stream('');
             }
         }
 
@@ -5125,6 +5161,7 @@ namespace {
 namespace {
 
     use Apus\App;
+    use Apus\Log;
     use Apus\Runtime\Functions;
     use Apus\Runtime\Request;
     use Apus\Runtime\Worker;
@@ -5153,6 +5190,71 @@ namespace {
         function frankenphp_finish_request(): bool
         {
             return Worker::finishEarly();
+        }
+
+        /**
+         * The header fields of the request.
+         *
+         * @return array<string, string>
+         */
+        function frankenphp_request_headers(): array
+        {
+            return Request::headers();
+        }
+
+        /**
+         * The header fields of the response so far; of several with the same name, the last.
+         *
+         * @return array<string, string>|bool
+         */
+        function frankenphp_response_headers(): array|bool
+        {
+            return Worker::responseHeaders();
+        }
+
+        /** FrankenPHP's levels, which are those of Go's log/slog. */
+        define('FRANKENPHP_LOG_LEVEL_DEBUG', -4);
+        define('FRANKENPHP_LOG_LEVEL_INFO', 0);
+        define('FRANKENPHP_LOG_LEVEL_WARN', 4);
+        define('FRANKENPHP_LOG_LEVEL_ERROR', 8);
+
+        /**
+         * A line for the server's log, with any level: that of the next lower constant counts.
+         *
+         * @param array<string, mixed> $context
+         */
+        function frankenphp_log(string $message, int $level = FRANKENPHP_LOG_LEVEL_INFO, array $context = []): void
+        {
+            match (true) {
+                $level >= FRANKENPHP_LOG_LEVEL_ERROR => Log::error($message, $context),
+                $level >= FRANKENPHP_LOG_LEVEL_WARN => Log::warning($message, $context),
+                $level >= FRANKENPHP_LOG_LEVEL_INFO => Log::info($message, $context),
+                default => Log::debug($message, $context),
+            };
+        }
+    }
+
+    if (!function_exists('headers_send')) {
+        /**
+         * FrankenPHP's function: sends the header fields so far with an interim status such as 103, after which the script
+         * continues, or as the head of the response.
+         */
+        function headers_send(int $status = 200): int
+        {
+            if ($status >= 100 && $status < 200) {
+                return (int) Worker::inform($status);
+            }
+            http_response_code($status);
+            Worker::sendHead();
+            return 0;
+        }
+    }
+
+    if (!function_exists('apache_response_headers')) {
+        /** @return array<string, string> */
+        function apache_response_headers(): array
+        {
+            return Worker::responseHeaders();
         }
     }
 

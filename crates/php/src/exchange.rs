@@ -17,7 +17,7 @@ use crate::background::finish_background_work;
 use crate::connection::WorkerConnection;
 use crate::error::WorkerError;
 use crate::log_line::WorkerLogLine;
-use crate::request::{WorkerRequestBody, WorkerRequestHead};
+use crate::request::{WorkerRequestBody, WorkerRequestHead, interim_headers};
 use crate::shared::{SharedPool, increment};
 use crate::supervisor_message::SupervisorMessage;
 use crate::wire::{self, WorkerEvent, WorkerResponseEnd, WorkerResponseHead};
@@ -108,6 +108,12 @@ impl WorkerExchange {
             let event = poll_fn(|cx| self.poll_event(cx)).await;
             return match event {
                 Ok(WorkerEvent::Head(head)) => Ok((self, head)),
+                Ok(WorkerEvent::Interim(status, block)) => {
+                    if let Ok(headers) = interim_headers(&block) {
+                        self.request.interim.send(status, headers);
+                    }
+                    continue;
+                }
                 Ok(WorkerEvent::Bye(reason)) => {
                     if &*reason == b"again" {
                         self.shared
@@ -139,6 +145,7 @@ impl WorkerExchange {
             method: std::mem::take(&mut self.request.method),
             id: self.request.id.take(),
             socket: self.request.socket.take(),
+            interim: self.request.interim.clone(),
         };
         Box::new(FailedExchange {
             is_unprocessed: is_unprocessed

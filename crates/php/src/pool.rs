@@ -106,6 +106,7 @@ impl WorkerPool {
             message,
             method,
             id,
+            interim,
             body,
         } = request;
         let is_head = method == Method::HEAD;
@@ -115,6 +116,7 @@ impl WorkerPool {
             method,
             id: Some(id),
             socket: None,
+            interim,
         };
         let (exchange, head) = self.exchange(request, body).await?;
         self.response(exchange, &head, is_head)
@@ -309,7 +311,7 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio::task::spawn_local;
 
-    use apus_http::RequestId;
+    use apus_http::{Interim, RequestId};
 
     use super::*;
     use crate::connection::WorkerConnection;
@@ -349,6 +351,7 @@ mod tests {
             message: RequestFrame::request(&FixedVariables::new(), 512),
             method: Method::POST,
             id: RequestId::parse(b"1").unwrap(),
+            interim: Interim::default(),
             body: Body::Empty,
         };
         let result = pool.send(request).await;

@@ -2,7 +2,7 @@
 
 use apus_codec::fastcgi;
 use apus_codec::h1::HeadLimits;
-use apus_http::{Body, BodyError, Frame, Headers, Method, RequestId, StatusCode};
+use apus_http::{Body, BodyError, Frame, Headers, Interim, Method, RequestId, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -18,6 +18,8 @@ pub struct WorkerRequest {
     pub method: Method,
     /// The request ID in logs.
     pub id: RequestId,
+    /// Where interim responses go.
+    pub interim: Interim,
     /// The body.
     pub body: Body,
 }
@@ -31,6 +33,8 @@ pub(crate) struct WorkerRequestHead {
     pub(crate) id: Option<RequestId>,
     /// The id of the WebSocket, if the request is an event of one.
     pub(crate) socket: Option<Bytes>,
+    /// Where interim responses go.
+    pub(crate) interim: Interim,
 }
 
 /// The response of a worker.
@@ -100,6 +104,13 @@ pub(crate) fn head(
 ) -> Result<fastcgi::CgiResponseHead, WorkerError> {
     let status = Some(response.status).filter(|status| *status != StatusCode::OK);
     fastcgi::CgiResponseHead::from_block(status, &response.block, is_head, &LIMITS)
+        .map_err(WorkerError::Head)
+}
+
+/// Parses the field lines of an interim response.
+pub(crate) fn interim_headers(block: &Bytes) -> Result<Headers, WorkerError> {
+    fastcgi::CgiResponseHead::from_block(Some(StatusCode::OK), block, false, &LIMITS)
+        .map(|head| head.headers)
         .map_err(WorkerError::Head)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use apus_http::{Method, StatusCode};
+use apus_http::{Interim, Method, StatusCode};
 use bytes::Bytes;
 
 use crate::error::WorkerError;
@@ -55,6 +55,7 @@ impl WorkerPool {
             method: Method::GET,
             id: None,
             socket: Some(id),
+            interim: Interim::default(),
         };
         let (exchange, head) = self
             .exchange(request, WorkerRequestBody::Inline(Default::default()))
@@ -115,6 +116,7 @@ impl SocketEvents {
             method: Method::POST,
             id: None,
             socket: Some(self.id.clone()),
+            interim: Interim::default(),
         };
         let body = WorkerRequestBody::Inline([bytes].into_iter().collect());
         let (exchange, worker_head) = self.pool.exchange(request, body).await?;

@@ -233,6 +233,7 @@ return [
     },
     'flush-native' => static function (): void {
         echo 'one';
+        ob_flush();
         flush();
         echo 'two';
     },
@@ -296,6 +297,24 @@ return [
             echo ' shutdown';
             exit;
         });
+    },
+    'early-hints' => static function (): void {
+        header('Link: </style.css>; rel=preload; as=style');
+        $sent = [headers_send(103), headers_send(101), headers_send(99 + 100)];
+        header('X-Later: 1');
+        header('X-Later: 2', false);
+        frankenphp_log('a line', FRANKENPHP_LOG_LEVEL_WARN, ['a' => 1]);
+        frankenphp_log('another');
+        frankenphp_log('a detail', -10);
+        echo json_encode([$sent, frankenphp_request_headers(), frankenphp_response_headers(), apache_response_headers()]);
+    },
+    'head-first' => static function (): void {
+        header('X-First: 1');
+        echo json_encode([headers_send(404), headers_send(103)]);
+    },
+    'throw-hidden' => static function (): void {
+        ini_set('display_errors', '0');
+        throw new RuntimeException('thrown in a test');
     },
     'throw' => static function (): void {
         echo 'before ';

@@ -10,4 +10,7 @@ $handle = static function () use ($actions): void {
     isset($actions[$name]) ? $actions[$name]() : http_response_code(404);
 };
 while (frankenphp_handle_request($handle)) {
+    // Output between two requests belongs to none.
+    echo 'printed between requests';
+    header('X-Between: 1');
 }

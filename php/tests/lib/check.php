@@ -22,6 +22,7 @@ const LOG = 71;
 const COMMAND = 72;
 const FAILED = 73;
 const BYE = 74;
+const INTERIM = 75;
 
 define(__NAMESPACE__ . '\RUNTIME', realpath(__DIR__ . '/../../apus.php'));
 define(__NAMESPACE__ . '\APP', realpath(__DIR__ . '/../app'));

@@ -70,6 +70,7 @@ impl ResidentWorkers {
             message,
             method: request.method().clone(),
             id: request.id(),
+            interim: request.interim().clone(),
             body,
         };
         let worker_response = match self.pool.send(worker_request).await {

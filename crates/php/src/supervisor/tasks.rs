@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Body, Method};
+use apus_http::{Body, Interim, Method};
 use bytes::Bytes;
 
 use crate::error::WorkerError;
@@ -203,6 +203,7 @@ async fn perform(shared: &Arc<SharedPool>, task: &Task) -> bool {
         method: Method::POST,
         id: None,
         socket: None,
+        interim: Interim::default(),
     };
     let exchange = WorkerExchange::new(Arc::clone(shared), connection, request, body);
     let (exchange, response) = match exchange.run().await {

@@ -35,6 +35,8 @@ pub enum WorkerEvent {
     Hello(Hello),
     /// The worker is booted, or has finished its work after a response, and accepts requests.
     Ready(ReadyFrame),
+    /// An interim response, such as 103: its status, and its field lines with their line ends.
+    Interim(StatusCode, Bytes),
     /// The head of the response. [`WorkerEvent::Body`] and [`WorkerEvent::End`] follow.
     Head(WorkerResponseHead),
     /// A piece of the response body, never empty.
@@ -250,7 +252,7 @@ impl WireDecoder {
         let (max, allowed_flags) = match kind {
             kind::RESPONSE if is_streaming => return Err(WireError::OutOfOrder(kind)),
             kind::CHUNK if !is_streaming => return Err(WireError::OutOfOrder(kind)),
-            kind::HELLO | kind::READY | kind::BYE if is_streaming => {
+            kind::HELLO | kind::READY | kind::BYE | kind::INTERIM if is_streaming => {
                 return Err(WireError::OutOfOrder(kind));
             }
             kind::RESPONSE if flags & flag::FIRST != 0 => (MAX_PAYLOAD, flag::FIRST),
@@ -263,6 +265,7 @@ impl WireDecoder {
             kind::CHUNK => (MAX_PAYLOAD, 0),
             kind::COMMAND => (self.limits.command, flag::BINARY | flag::EVENT_STREAM),
             kind::PULL => (4, 0),
+            kind::INTERIM => (self.limits.header_block, 0),
             kind::PONG => (64, 0),
             kind::HELLO | kind::READY | kind::LOG | kind::FAILED | kind::BYE => {
                 (self.limits.text, 0)
@@ -366,6 +369,14 @@ fn buffered_event(
         }
         kind::COMMAND => {
             WorkerEvent::Command(PhpCommand::read(header.flags, payload).ok_or(malformed)?)
+        }
+        kind::INTERIM => {
+            let code = payload.try_get_u16_le().map_err(|_| malformed)?;
+            let status = StatusCode::from_u16(code)
+                .ok()
+                .filter(StatusCode::is_informational)
+                .ok_or(WireError::Status(code))?;
+            WorkerEvent::Interim(status, payload)
         }
         kind::FAILED => WorkerEvent::Failed(payload),
         kind::BYE => WorkerEvent::Bye(payload),

@@ -47,6 +47,7 @@ mod kind {
     pub(super) const COMMAND: u8 = 72;
     pub(super) const FAILED: u8 = 73;
     pub(super) const BYE: u8 = 74;
+    pub(super) const INTERIM: u8 = 75;
 }
 
 /// Flags of frames.

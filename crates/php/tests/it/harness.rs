@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use apus_http::{Body, Method, RequestId};
+use apus_http::{Body, Interim, Method, RequestId};
 use apus_php::plan::{ApplicationMode, Launch, Leaks, PhpCgiPlan, Recycle, WorkerPoolPlan};
 use apus_php::wire::{FixedVariables, RequestFrame};
 use apus_php::{PoolStatus, WorkerError, WorkerPool, WorkerRequest, WorkerResponse};
@@ -117,6 +117,7 @@ pub(crate) fn request(method: Method, target: &str, body: impl Into<Body>) -> Wo
         id: RequestId::parse(b"7").unwrap(),
         message,
         method,
+        interim: Interim::default(),
         body,
     }
 }

@@ -20,6 +20,7 @@ const LOG: u8 = 71;
 const COMMAND: u8 = 72;
 const FAILED: u8 = 73;
 const BYE: u8 = 74;
+const INTERIM: u8 = 75;
 
 /// The common end of a response.
 const END: WorkerEvent = WorkerEvent::End(WorkerResponseEnd {
@@ -197,6 +198,7 @@ fn decodes_the_other_frames() {
         frame(PONG, 0, b""),
         frame(FAILED, 0, b"Parse error"),
         frame(BYE, 0, b"recycled"),
+        frame(INTERIM, 0, b"\x67\0Link: </a>\r\n"),
         command(1, b"news", b"hi"),
         command(2, b"mail", b"\x0a\0\0\0x"),
         command(3, b"room", b""),
@@ -214,6 +216,7 @@ fn decodes_the_other_frames() {
             WorkerEvent::Pong,
             WorkerEvent::Failed(text("Parse error")),
             WorkerEvent::Bye(text("recycled")),
+            WorkerEvent::Interim(StatusCode::EARLY_HINTS, text("Link: </a>\r\n")),
             WorkerEvent::Command(PhpCommand::Publish {
                 channel: text("news"),
                 format: MessageFormat::Text,
@@ -278,6 +281,11 @@ fn rejects_invalid_frames() {
 fn rejects_invalid_responses() {
     assert_eq!(error(&response(103, "", b"", 0)), WireError::Status(103));
     assert_eq!(error(&response(99, "", b"", 0)), WireError::Status(99));
+    assert_eq!(error(&frame(INTERIM, 0, b"\xc8\0")), WireError::Status(200));
+    assert_eq!(
+        error(&frame(INTERIM, 0, b"\x67")),
+        WireError::Malformed(INTERIM)
+    );
     assert_eq!(
         error(&frame(RESPONSE, 0, &[200; 11])),
         WireError::Malformed(RESPONSE)
@@ -304,6 +312,7 @@ fn rejects_frames_that_are_out_of_order() {
         (&begun, HELLO),
         (&begun, READY),
         (&begun, BYE),
+        (&begun, INTERIM),
         (&begun, RESPONSE),
     ] {
         let input = [before, &frame(kind, 0, b"")].concat();
@@ -319,6 +328,7 @@ fn rejects_frames_beyond_the_limits() {
         (CHUNK, 1),
         (LOG, 0),
         (FAILED, 0),
+        (INTERIM, 0),
         (COMMAND, 0),
     ] {
         let mut input = response(200, "", b"", 1);
