@@ -5,6 +5,7 @@ mod body_sizes;
 mod browser;
 mod compare;
 mod concurrent_requests;
+mod differential;
 mod dokuwiki;
 mod doors;
 mod faults;
