@@ -93,12 +93,29 @@ fn a_project_with_parts_builds_and_passes_its_tests() {
             .map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap())
             .sum();
         assert_eq!(passed, tests, "{parts}\n{out}");
+        assert_clippy_is_silent(&project, &features);
         match parts {
             "db" => assert_program_contains_its_migrations(&home, &project),
             "login" => assert_program_runs_with_the_files_of_its_image(&home, &project),
             _ => {}
         }
     }
+    let (project, _lock) = create(&home, "my-shop", &[]);
+    assert_clippy_is_silent(&project, &features);
+}
+
+/// Expects that a project has no warning of clippy as it was created, also of the pedantic ones. With the same features of the
+/// framework for all projects, it is checked once.
+fn assert_clippy_is_silent(project: &Path, features: &str) {
+    let lints = ["--", "-D", "warnings", "-W", "clippy::pedantic"];
+    let all = [
+        "clippy",
+        "--offline",
+        "--all-targets",
+        "--features",
+        features,
+    ];
+    cargo(project, &[&all[..], &lints].concat());
 }
 
 /// Expects that a program runs its migrations and undoes them where the project is not.
