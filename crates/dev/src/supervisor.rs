@@ -190,6 +190,13 @@ impl DevSupervisor {
             // Cargo writes it.
             let is_own = self.build.is_some() && path.ends_with("Cargo.lock");
             let change = self.sources.change(&path).filter(|_| !is_own);
+            // A release contains its migrations.
+            let is_contained =
+                self.options.selection.is_release && path.extension().is_some_and(|it| it == "sql");
+            let change = match change {
+                Some(SourceChange::Restart) if is_contained => Some(SourceChange::Build),
+                change => change,
+            };
             if change > required {
                 let shown = path.strip_prefix(self.project.folder()).unwrap_or(&path);
                 self.terminal
