@@ -351,7 +351,7 @@ fn statuses_and_fields_are_those_of_the_script(doors: &Doors) {
         let line = "GET /respond?header[]=ETag: \"x\"";
         requests.push(request(line, &[field], b""));
     }
-    for length in ["5", "3", "0"] {
+    for length in ["5", "3", "0", "abc", "-1", "+5", "5, 5", ""] {
         requests.push(get(&format!("/length?length={length}")));
     }
     requests.push(request("GET /cookies", &["Cookie: a=b; c=d"], b""));
@@ -649,9 +649,24 @@ fn sessions_and_states_are_those_of_the_request(doors: &Doors) {
 
 /// The differences of docs/php.md: a request, what is looked at in the response, and what it is in nginx, over FastCGI, in
 /// workers of `php-cgi`, and in workers of PHP-FPM.
-const WRITTEN: [(&str, &str, [&str; 4]); 13] = [
+const WRITTEN: [(&str, &str, [&str; 4]); 16] = [
     ("/respond?status=205", "body", ["body", "", "", ""]),
     ("/respond?status=99", "status", ["502", "500", "500", "500"]),
+    (
+        "/respond?header[]=no colon",
+        "status",
+        ["502", "200", "200", "200"],
+    ),
+    (
+        "/respond?header[]=X-Sendfile: /x",
+        "x-sendfile",
+        ["/x", "", "", ""],
+    ),
+    (
+        "/respond?header[]=Status: 404&status=410",
+        "status",
+        ["404", "404", "410", "410"],
+    ),
     (
         "/respond?header[]=X-Tab:\ta",
         "x-tab",
