@@ -209,6 +209,16 @@ impl Headers {
         self.append_fields_from(other, |_, name, value| keep(name, value));
     }
 
+    /// Removes the fields by which applications tell the server what to do ([`KnownField::Internal`]), which no client
+    /// sees.
+    pub fn remove_internal(&mut self) {
+        if self.has(KnownField::Internal) {
+            let mut others = Self::with_capacity(self.wire().len());
+            others.append_fields_from(self, |field, _, _| field != KnownField::Internal);
+            *self = others;
+        }
+    }
+
     /// Does the same as [`Self::append_from`]; `keep` gets the known field of the line, too.
     pub fn append_fields_from(
         &mut self,

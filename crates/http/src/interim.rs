@@ -54,10 +54,12 @@ impl Interim {
     ///
     /// A 100 is sent once, and only to a client that waits for it (RFC 9110 section 10.1.1); reading the
     /// body of the request sends it anyway. A 101 and statuses other than 1xx are dropped, and so are all
-    /// interim responses to HTTP/1.0 clients. Hop-by-hop fields and fields about the body are left out.
-    pub fn send(&self, status: StatusCode, headers: Headers) {
+    /// interim responses to HTTP/1.0 clients. Hop-by-hop fields, fields about the body, and those that applications
+    /// have for the server are left out.
+    pub fn send(&self, status: StatusCode, mut headers: Headers) {
         let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
         if let Some(queue) = self.queue.as_ref().filter(|_| is_interim) {
+            headers.remove_internal();
             queue.add(InterimResponse {
                 request: self.request,
                 status,
@@ -176,6 +178,18 @@ mod tests {
         }
         assert!(queue.is_empty());
         Interim::default().send(StatusCode::EARLY_HINTS, Headers::new());
+    }
+
+    #[test]
+    fn no_client_sees_a_field_for_the_server_in_an_interim_response() {
+        let queue = InterimQueue::default();
+        let mut hints = Headers::new();
+        for name in ["x-accel-redirect", "link", "x-sendfile", "x-apus-events"] {
+            hints.try_append(name, "/a").unwrap();
+        }
+        queue.sender(1).send(StatusCode::EARLY_HINTS, hints);
+        let (_, _, sent) = queue.next().unwrap();
+        assert_eq!(sent.wire(), b"link: /a\r\n");
     }
 
     #[test]

@@ -29,9 +29,7 @@ macro_rules! known_fields {
             pub(crate) fn of_letters(name: &[u8]) -> Self {
                 match name {
                     $($name => Self::$field,)*
-                    name if name.starts_with(b"x-accel-")
-                        || name.starts_with(b"x-apus-")
-                        || name == b"x-sendfile" => Self::Internal,
+                    name if is_internal_field(name) => Self::Internal,
                     name if is_identity_field(name) => Self::Identity,
                     _ => Self::Other,
                 }
@@ -42,6 +40,7 @@ macro_rules! known_fields {
 
 known_fields! {
     AltSvc = b"alt-svc",
+    Authorization = b"authorization",
     CacheControl = b"cache-control",
     Connection = b"connection",
     ContentDigest = b"content-digest",
@@ -74,6 +73,11 @@ known_fields! {
     XForwardedPort = b"x-forwarded-port",
     XForwardedProto = b"x-forwarded-proto",
     XRealIp = b"x-real-ip",
+}
+
+/// Whether a field is one by which an application tells the server what to do; `name` is in lower case.
+pub(crate) fn is_internal_field(name: &[u8]) -> bool {
+    name.starts_with(b"x-accel-") || name.starts_with(b"x-apus-") || name == b"x-sendfile"
 }
 
 impl KnownField {

@@ -1,10 +1,13 @@
 //! The fields that a trailer section may have (RFC 9110 section 6.5).
 
+use crate::known_field::is_internal_field;
+
 /// Whether a trailer section may have a field; `name` is in lower case.
 ///
 /// RFC 9110 section 6.5.1 excludes fields of framing, routing, authentication, request modifiers,
 /// response control and the format of the content. A recipient that merges trailers into the head
-/// would change decisions that are based on the head. The proxy removes identity fields itself.
+/// would change decisions that are based on the head. Fields for the server itself (`X-Accel-Redirect`) are for
+/// no client. The proxy removes identity fields itself.
 pub fn is_allowed_in_trailers(name: &[u8]) -> bool {
     !matches!(
         name,
@@ -51,7 +54,7 @@ pub fn is_allowed_in_trailers(name: &[u8]) -> bool {
             | b"content-encoding"
             | b"content-range"
             | b"content-type"
-    )
+    ) && !is_internal_field(name)
 }
 
 #[cfg(test)]
@@ -67,6 +70,9 @@ mod tests {
             "cookie",
             "set-cookie",
             "vary",
+            "x-accel-redirect",
+            "x-sendfile",
+            "x-apus-events",
         ] {
             assert!(!is_allowed_in_trailers(name.as_bytes()), "{name}");
         }

@@ -48,6 +48,8 @@ pub enum Http1Error {
     HostMissing,
     /// A request has several `Host` fields: an attempt to be routed by one and handled by another.
     HostRepeated,
+    /// A request has several `Authorization` fields: one may be checked and another one used.
+    AuthorizationRepeated,
     /// The value of `Host` is not `host [":" port]`.
     HostInvalid,
     /// A `Content-Length` is not one decimal number of at most 64 bits (RFC 9110 section 8.6), or
@@ -129,6 +131,7 @@ impl fmt::Display for Http1Error {
             Self::FieldValue => "a field value must not hold control characters",
             Self::HostMissing => "an HTTP/1.1 request must have a Host field",
             Self::HostRepeated => "a request must have one Host field",
+            Self::AuthorizationRepeated => "a request must have one Authorization field at most",
             Self::HostInvalid => "a Host field must be host or host:port",
             Self::ContentLength => "there must be one Content-Length, a decimal number",
             Self::LengthWithTransferEncoding => {

@@ -52,6 +52,7 @@ struct RequestFields {
     framing: FramingFields,
     hop_by_hop: HopByHopReader,
     host: bool,
+    authorization: bool,
     expects_continue: bool,
 }
 
@@ -185,6 +186,7 @@ impl RequestFields {
     /// The fields that matter here.
     const INSPECTED: FieldSet = FieldSet::HOP_BY_HOP
         .and(FramingFields::FIELDS)
+        .with(KnownField::Authorization)
         .with(KnownField::Host)
         .with(KnownField::Expect);
 
@@ -197,6 +199,11 @@ impl RequestFields {
                 }
                 if !is_host(trim(value)) {
                     return Err(Http1Error::HostInvalid);
+                }
+            }
+            KnownField::Authorization => {
+                if std::mem::replace(&mut self.authorization, true) {
+                    return Err(Http1Error::AuthorizationRepeated);
                 }
             }
             KnownField::Expect => {

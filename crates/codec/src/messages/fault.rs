@@ -57,6 +57,8 @@ pub enum HeadRefusal {
     TooManyFields,
     /// An `Expect` that is not `100-continue` (RFC 9110 section 10.1.1).
     Expectation,
+    /// There are several `Authorization` fields: one may be checked and another one used.
+    AuthorizationRepeated,
 }
 
 impl HeadRefusal {
@@ -66,6 +68,7 @@ impl HeadRefusal {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadTooLarge | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::AuthorizationRepeated => StatusCode::BAD_REQUEST,
         }
     }
 }
@@ -77,6 +80,7 @@ impl fmt::Display for HeadRefusal {
             Self::HeadTooLarge => "the request's fields are too large",
             Self::TooManyFields => "the request has too many fields",
             Self::Expectation => "the only supported expectation is 100-continue",
+            Self::AuthorizationRepeated => "the request has more than one Authorization field",
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::field_compression::Field;
 use crate::priority::Priority;
 use apus_http::grammar::{is_host, is_token, parse_decimal};
 use apus_http::trailers::is_allowed_in_trailers;
-use apus_http::{Head, Headers, HopByHopFields, Target};
+use apus_http::{Head, Headers, HopByHopFields, KnownField, Target};
 
 /// The size of a field line beyond its bytes (RFC 9113 section 6.5.2).
 const LINE_OVERHEAD: usize = 32;
@@ -286,6 +286,12 @@ impl<'a> FieldReader<'a> {
                     self.refusal = Some(HeadRefusal::Expectation);
                 }
                 self.expects_continue = true;
+            }
+            b"authorization"
+                if self.section == SectionKind::Request
+                    && self.headers.has(KnownField::Authorization) =>
+            {
+                self.refusal = Some(HeadRefusal::AuthorizationRepeated);
             }
             b"priority" if self.section == SectionKind::Request => {
                 self.priority = Priority::parse(value);

@@ -286,6 +286,18 @@ fn rejects_several_hosts() {
 }
 
 #[test]
+fn rejects_several_authorization_fields() {
+    let error = Http1Error::AuthorizationRepeated;
+    for (one, other) in [("Basic a", "Basic a"), ("Basic a", "Bearer b"), ("", "")] {
+        refuses_fields(
+            &format!("Authorization: {one}\r\nX: y\r\nauthorization: {other}\r\n"),
+            error,
+        );
+    }
+    assert_eq!(error.status(), 400);
+}
+
+#[test]
 fn rejects_invalid_hosts() {
     for host in [
         "a b", "a/b", "a@b", "a:b", "a:1:2", ":80", "[::1", "::1", "a:65536", "a#", "a?", "\u{fc}",

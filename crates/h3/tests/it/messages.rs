@@ -298,6 +298,10 @@ fn a_head_that_exceeds_a_limit_gets_a_response() {
         (get(&[("a", &large)]), HeadRefusal::HeadTooLarge),
         (get(&many), HeadRefusal::TooManyFields),
         (get(&[("expect", "202-other")]), HeadRefusal::Expectation),
+        (
+            get(&[("authorization", "Basic a"), ("authorization", "Bearer b")]),
+            HeadRefusal::AuthorizationRepeated,
+        ),
     ] {
         let mut server = Endpoint::connected();
         let bytes = frames(&[(1, &section), (0, b"body")]);

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Body, FileRange, HeaderName, Headers, KnownField, Request, Response, ResponseFuture,
-    StatusCode, header,
+    Body, FileRange, HeaderName, KnownField, Request, Response, ResponseFuture, StatusCode, header,
 };
 
 use super::accel::{self, AccelTarget};
@@ -181,7 +180,10 @@ impl SiteState {
     /// Makes the changes that every response of the site gets.
     fn finish(&self, context: RequestState, mut response: Response) -> Response {
         let location = self.location(&context);
-        remove_internal(&mut response);
+        // Header fields that are shared with the cache of files stay as they are.
+        if response.headers().has(KnownField::Internal) {
+            response.headers_mut().remove_internal();
+        }
         let changes = context
             .route
             .changes
@@ -216,16 +218,6 @@ impl SiteState {
             observation.attach(&mut response);
         }
         response
-    }
-}
-
-/// Removes the fields by which applications name files to the server.
-fn remove_internal(response: &mut Response) {
-    let headers = response.headers();
-    if headers.has(KnownField::Internal) {
-        let mut others = Headers::with_capacity(headers.wire().len());
-        others.append_fields_from(headers, |field, _, _| field != KnownField::Internal);
-        *response.headers_mut() = others;
     }
 }
 

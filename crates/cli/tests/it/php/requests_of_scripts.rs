@@ -144,7 +144,7 @@ fn scripts_fields_and_logs_get_the_user_whom_a_layer_or_a_certificate_authentica
             (
                 "/basic/",
                 "Authorization: Basic YWRhOnB3\r\nAuthorization: Basic YWRhOnh4\r\n",
-                401,
+                400,
                 "",
                 None,
             ),

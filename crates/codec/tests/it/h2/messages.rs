@@ -291,11 +291,14 @@ fn responds_to_requests_that_exceed_a_limit() {
     long_target[3].1 = &path;
     let mut expects = GET.to_vec();
     expects.push(("expect", "coffee"));
+    let mut authorized = GET.to_vec();
+    authorized.extend([("authorization", "Basic a"), ("authorization", "Bearer b")]);
     for (fields, why) in [
         (too_many, HeadRefusal::TooManyFields),
         (too_large, HeadRefusal::HeadTooLarge),
         (long_target, HeadRefusal::TargetTooLong),
         (expects, HeadRefusal::Expectation),
+        (authorized, HeadRefusal::AuthorizationRepeated),
     ] {
         let mut server = Endpoint::connected(config());
         let block = block(&fields);
