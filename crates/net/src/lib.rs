@@ -43,7 +43,7 @@ pub use http3_settings::Http3Settings;
 pub use limits::Limits;
 pub use listen::{Binder, bind_listener};
 pub use plan::{EnginePlan, Http3Secret, ListenAddress, ListenerPlan};
-pub use spawn::{fork, spawn_dependent};
+pub use spawn::{fork, spawn_dependent, spawn_in_group};
 pub use stop::worker_stop;
 pub use trusted_file::read_trusted_file;
 pub use tunnel_limits::TunnelLimits;

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command};
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::account::SystemAccount;
 
@@ -42,6 +42,25 @@ pub fn spawn_dependent(
                 false => Err(io::ErrorKind::BrokenPipe.into()),
             }
         });
+    }
+    command.spawn()
+}
+
+/// Starts a program in the process group of another, as an account if there is one.
+///
+/// # Errors
+/// It cannot be started.
+pub fn spawn_in_group(
+    command: &mut Command,
+    group: Pid,
+    account: Option<&SystemAccount>,
+) -> io::Result<Child> {
+    command.process_group(group.as_raw_nonzero().get());
+    if let Some(account) = account {
+        let (account, groups) = (account.clone(), account.raw_groups());
+        // SAFETY: between fork and exec only system calls are made; nothing is allocated and no lock is
+        // taken.
+        unsafe { command.pre_exec(move || account.assume_with(&groups)) };
     }
     command.spawn()
 }

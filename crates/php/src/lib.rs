@@ -40,4 +40,4 @@ pub use request::{WorkerRequest, WorkerResponse};
 pub use socket::{PhpSocket, SocketEvents};
 pub use sockets::{SocketCommand, SocketCommands};
 pub use status::{PhpWorkerStatus, PoolStatus, PoolTotals};
-pub use supervisor::{children_of, spawn};
+pub use supervisor::{PhpCgiProcess, children_of, end_orphans, spawn};

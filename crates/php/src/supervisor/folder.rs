@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::UnixListener;
 
+use super::orphans::end_orphans;
 use crate::error::PoolStartError;
 use crate::plan::WorkerPoolPlan;
 
@@ -19,8 +20,8 @@ const RUNTIME: &str = include_str!("apus.php");
 pub(super) struct Folder {
     runtime: PathBuf,
     socket: PathBuf,
-    /// The path of the `php-cgi` sockets, without their endings.
-    php_cgi_base: PathBuf,
+    /// The path of the `php-cgi` sockets and the error logs, without their endings.
+    base: PathBuf,
 }
 
 impl Folder {
@@ -40,6 +41,7 @@ impl Folder {
             let unsafe_folder = "it must belong to the user of the server and be closed to others";
             return Err(failed(io::Error::other(unsafe_folder)));
         }
+        end_orphans(&folder);
         remove_stale_sockets(&folder);
         // The name depends on the version, as opcache may keep the old file of the same name.
         let name = format!("apus-{:016x}.php", hash(RUNTIME.as_bytes()));
@@ -58,7 +60,7 @@ impl Folder {
         Ok(Self {
             runtime,
             socket: folder.join(format!("{base}.sock")),
-            php_cgi_base: folder.join(base),
+            base: folder.join(base),
         })
     }
 
@@ -74,8 +76,15 @@ impl Folder {
 
     /// The socket of the `php-cgi` of a generation.
     pub(super) fn php_cgi_socket(&self, generation: u64) -> PathBuf {
-        let mut name = self.php_cgi_base.clone().into_os_string();
+        let mut name = self.base.clone().into_os_string();
         name.push(format!("-{generation}.fcgi"));
+        name.into()
+    }
+
+    /// The path of a worker's error log.
+    pub(super) fn error_log(&self, secret: &str) -> PathBuf {
+        let mut name = self.base.clone().into_os_string();
+        name.push(format!("-{secret}.log"));
         name.into()
     }
 
@@ -93,18 +102,22 @@ impl Folder {
     }
 }
 
-/// Removes the sockets of servers that were killed.
+/// Whether a file in the folder of a pool belongs to a server that does not run any more.
+pub(super) fn is_of_dead_server(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_dead = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+    name.split('.').nth(1).is_some_and(is_dead)
+}
+
+/// Removes the sockets and pipes of servers that were killed.
 fn remove_stale_sockets(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        let is_socket = path
+        let endings = ["sock", "fcgi", "log"];
+        let is_temporary = path
             .extension()
-            .is_some_and(|extension| extension == "sock" || extension == "fcgi");
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let pid = name.split('.').nth(1);
-        let is_dead =
-            |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        if is_socket && pid.is_some_and(is_dead) {
+            .is_some_and(|extension| endings.iter().any(|ending| extension == *ending));
+        if is_temporary && is_of_dead_server(&path) {
             let _ = fs::remove_file(&path);
         }
     }

@@ -5,17 +5,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_client::Address;
 use apus_net::SystemAccount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal as Kill, geteuid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 
+use super::process::PhpCgiProcess;
 use super::{Supervisor, unix};
 use crate::launcher::{Launcher, PhpProcess};
 use crate::log_line::WorkerLogLine;
@@ -33,7 +34,7 @@ pub(super) struct PhpCgiMaster {
 /// The process of a [`PhpCgiMaster`].
 enum MasterProcess {
     /// A child of this process.
-    Child(Child),
+    Child(PhpCgiProcess),
     /// A child of the launcher.
     Launched {
         pid: Pid,
@@ -48,7 +49,7 @@ impl MasterProcess {
     fn ended(&mut self) -> Option<String> {
         match self {
             Self::Child(child) => child
-                .try_wait()
+                .ended()
                 .ok()
                 .flatten()
                 .map(|status| status.to_string()),
@@ -69,12 +70,7 @@ impl MasterProcess {
     /// Kills it with its children.
     fn kill(&mut self) {
         match self {
-            Self::Child(child) => {
-                if let Some(pid) = pid_of(child) {
-                    let _ = rustix::process::kill_process_group(pid, Kill::KILL);
-                }
-                let _ = child.wait();
-            }
+            Self::Child(child) => child.kill(),
             Self::Launched { pid, launcher, .. } => {
                 if let Err(error) = launcher.kill(*pid) {
                     let pid = pid.as_raw_nonzero().get();
@@ -83,10 +79,6 @@ impl MasterProcess {
             }
         }
     }
-}
-
-fn pid_of(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// The number of children beyond the maximum of workers, so that new workers boot while old ones end.
@@ -137,9 +129,8 @@ impl Supervisor {
             }
             _ => {
                 let mut child = spawn(plan, children, listener.into())?;
-                let stderr = child.stderr.take().map(OwnedFd::from);
-                let pid = pid_of(&child);
-                (MasterProcess::Child(child), pid, stderr)
+                let (pid, stderr) = (child.pid(), child.take_stderr());
+                (MasterProcess::Child(child), Some(pid), stderr)
             }
         };
         if let Some(stderr) = stderr {
@@ -185,11 +176,12 @@ impl Supervisor {
         }
         let current = newest.generation;
         let workers = &self.workers;
-        self.masters.retain(|master| {
+        self.masters.retain_mut(|master| {
             master.generation == current
-                || workers
-                    .values()
-                    .any(|worker| worker.generation == master.generation)
+                || master.process.ended().is_none()
+                    && workers
+                        .values()
+                        .any(|worker| worker.generation == master.generation)
         });
     }
 }
@@ -215,11 +207,11 @@ pub fn children_of(plan: &WorkerPoolPlan) -> usize {
 ///
 /// # Errors
 /// It cannot be started.
-pub fn spawn(plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<Child> {
+pub fn spawn(plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<PhpCgiProcess> {
     let mut command = command(plan, children);
     command.stdin(Stdio::from(socket));
     let account = plan.account.as_ref().filter(|_| has_other_user(plan));
-    apus_net::spawn_dependent(&mut command, account).map_err(|error| {
+    let master = apus_net::spawn_dependent(&mut command, account).map_err(|error| {
         let program = plan.program.display();
         let message = match account {
             Some(account) if error.kind() == io::ErrorKind::PermissionDenied => format!(
@@ -229,7 +221,8 @@ pub fn spawn(plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<
             _ => format!("{program}: {error}"),
         };
         io::Error::new(error.kind(), message)
-    })
+    })?;
+    PhpCgiProcess::new(master, account)
 }
 
 fn command(plan: &PhpCgiPlan, children: usize) -> Command {

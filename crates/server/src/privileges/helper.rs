@@ -10,14 +10,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 use apus_control::ControlFiles;
 use apus_net::{ListenAddress, SystemAccount, bind_listener};
-use apus_php::children_of;
 use apus_php::plan::{Launch, PhpCgiPlan};
+use apus_php::{PhpCgiProcess, children_of, end_orphans};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::owned_folder::{CERTIFICATE_FOLDER_MODE, closed_parent, give, prepare_folder};
@@ -71,7 +70,7 @@ struct PhpProgram {
 
 /// A process that was started, with its children.
 struct PhpMaster {
-    process: Child,
+    process: PhpCgiProcess,
     /// The text of its program.
     program: String,
 }
@@ -149,7 +148,7 @@ impl<'a> Helper<'a> {
             }
             HelperRequest::PhpEnded(pid) => {
                 let child = self.children.get_mut(&pid).ok_or_else(missing)?;
-                let ended = child.process.try_wait()?.map(|status| status.to_string());
+                let ended = child.process.ended()?.map(|status| status.to_string());
                 if ended.is_some() {
                     self.children.remove(&pid);
                 }
@@ -157,11 +156,8 @@ impl<'a> Helper<'a> {
             }
             HelperRequest::KillPhp(pid) => {
                 // A process that is missing was waited for already.
-                if let (Some(mut child), Some(group)) =
-                    (self.children.remove(&pid), Pid::from_raw(pid))
-                {
-                    let _ = kill_process_group(group, Signal::KILL);
-                    let _ = child.process.wait();
+                if let Some(mut child) = self.children.remove(&pid) {
+                    child.process.kill();
                 }
                 HelperResponse::Done
             }
@@ -254,6 +250,7 @@ impl<'a> Helper<'a> {
                 false => pool.folder.clone(),
             };
             let _ = self.prepare_folder(&folder, PHP_MODE);
+            end_orphans(&folder);
         }
     }
 
@@ -302,7 +299,7 @@ impl<'a> Helper<'a> {
             .find(|own| program_text(&own.plan) == program)
             .ok_or_else(unnamed)?;
         let running = self.children.values_mut().filter_map(|master| {
-            let is_running = matches!(master.process.try_wait(), Ok(None));
+            let is_running = matches!(master.process.ended(), Ok(None));
             (is_running && master.program == program).then_some(())
         });
         if children > own.children || running.count() >= own.pools * MASTERS_PER_POOL {
@@ -313,11 +310,11 @@ impl<'a> Helper<'a> {
         }
         if self.children.len() >= MAX_ENDED {
             self.children
-                .retain(|_, master| matches!(master.process.try_wait(), Ok(None)));
+                .retain(|_, master| matches!(master.process.ended(), Ok(None)));
         }
         let mut process = apus_php::spawn(&own.plan, children, socket)?;
-        let errors = process.stderr.take().map(OwnedFd::from);
-        let pid = i32::try_from(process.id()).map_err(io::Error::other)?;
+        let errors = process.take_stderr();
+        let pid = process.pid().as_raw_nonzero().get();
         let program = program.to_owned();
         self.children.insert(pid, PhpMaster { process, program });
         Ok((pid, errors))

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Apus, Home, wait_until};
 
@@ -20,6 +20,10 @@ switch (strtok($_SERVER['REQUEST_URI'], '?')) {
         break;
     case '/upload':
         echo strlen(file_get_contents('php://input'));
+        break;
+    case '/sleep':
+        file_put_contents('php://stderr', 'asleep: ' . getmypid() . "\n");
+        sleep(600);
         break;
     case '/complain':
         Apus\Log::warning('oh');
@@ -178,6 +182,70 @@ fn no_php_process_survives_a_server_that_is_killed_or_stopped() {
             !is_alive(pid) && masters.iter().all(|pid| !is_alive(*pid))
         });
     }
+}
+
+/// The process of the worker that responds.
+fn worker(apus: &Apus) -> u32 {
+    let head = apus.get("/").head;
+    let field = head.lines().find_map(|line| line.strip_prefix("x-pid: "));
+    field.unwrap().parse().unwrap()
+}
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+#[test]
+fn php_that_executes_a_request_ends_with_a_server_that_is_killed() {
+    let home = home("one");
+    let mut apus = home.serve(&[]);
+    let mut busy = apus.connect();
+    busy.write_all(b"GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let log = apus.wait_for_log("asleep: ");
+    let pid = log.split("asleep: ").nth(1).unwrap();
+    let pid: u32 = pid.split('"').next().unwrap().parse().unwrap();
+    assert!(is_alive(pid));
+    apus.signal(Signal::KILL);
+    apus.wait();
+    wait_until("PHP is gone", || !is_alive(pid));
+}
+
+#[test]
+fn children_of_a_php_cgi_master_that_was_killed_end_with_it_and_others_take_their_place() {
+    let home = home("one");
+    let apus = home.serve(&[]);
+    let old = worker(&apus);
+    kill(master_of(old));
+    wait_until("the children are gone", || !is_alive(old));
+    wait_until("others serve", || apus.get("/").status == 200);
+    assert_ne!(worker(&apus), old);
+}
+
+#[test]
+fn a_start_ends_php_whose_master_guard_and_server_were_killed() {
+    let home = home("one");
+    let mut apus = home.serve(&[]);
+    let old = worker(&apus);
+    // The server cannot see that the master ends, nor the shell that guards its children.
+    apus.signal(Signal::STOP);
+    for child in children(&apus) {
+        kill(child);
+    }
+    apus.signal(Signal::KILL);
+    apus.wait();
+    assert!(is_alive(old));
+    let apus = home.serve(&[]);
+    wait_until("the orphan is gone", || !is_alive(old));
+    assert_eq!(apus.get("/").status, 200);
+}
+
+/// The master of a child of php-cgi.
+fn master_of(child: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.unwrap().trim().parse().unwrap()
 }
 
 const CHAT: &str = r#"<?php
