@@ -2347,6 +2347,8 @@ namespace Apus\Runtime {
         public static string $message = '';
 
         private static int|float $cancelledAt = 0;
+        /** @var resource|null */
+        private static $errorLog = null;
         private static Wire $wire;
         private static int $pid = 0;
         private static int $phase = self::BOOTING;
@@ -2390,11 +2392,27 @@ namespace Apus\Runtime {
             return (string) ($_SERVER[$name] ?? (\getenv($name) ?: ''));
         }
 
+        /**
+         * Makes PHP write its error log to a pipe of Apus, unless php.ini sets another place. Over FastCGI, PHP would send it in
+         * pieces of some kilobytes, and lose the last one when it is killed.
+         */
+        private static function openErrorLog(string $pipe): void
+        {
+            if ($pipe !== '' && (string) \ini_get('error_log') === '') {
+                // It stays open, as PHP would wait for a reader if Apus was gone.
+                Worker::$errorLog = @\fopen($pipe, 'r+') ?: null;
+                if (Worker::$errorLog !== null) {
+                    @\ini_set('error_log', $pipe);
+                }
+            }
+        }
+
         /** Connects and sends HELLO. False if that fails. */
         public static function boot(): bool
         {
             $socket = Worker::parameter('APUS_SOCKET');
             State::boot();
+            Worker::openErrorLog(Worker::parameter('APUS_ERROR_LOG'));
             $real = \realpath(Worker::parameter('APUS_SCRIPT'));
             Worker::$script = $real === false ? Worker::parameter('APUS_SCRIPT') : $real;
             Worker::$mode = Worker::parameter('APUS_MODE');

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::connection::WorkerConnection;
-use crate::log_line::WorkerLogLine;
+use crate::log_line::{LoggedRequest, WorkerLogLine};
 use crate::shared::SharedPool;
 use crate::supervisor_message::SupervisorMessage;
 use crate::wire::{self, WorkerEvent};
@@ -26,7 +26,7 @@ pub(crate) async fn shutdown(
             connection.write_all(&wire::stop()).await?;
         }
         while let Some(event) = connection.event().await? {
-            shared.handle_event(&connection, event);
+            shared.handle_event(&connection, None, event);
         }
         io::Result::Ok(())
     };
@@ -36,8 +36,12 @@ pub(crate) async fn shutdown(
     record.disconnect();
 }
 
-/// Waits until a worker that continues to work after its response is idle.
-pub(crate) async fn finish_background_work(shared: Arc<SharedPool>, connection: WorkerConnection) {
+/// Waits until a worker that continues to work after its response to `request` is idle.
+pub(crate) async fn finish_background_work(
+    shared: Arc<SharedPool>,
+    connection: WorkerConnection,
+    request: LoggedRequest,
+) {
     let record = Arc::clone(&connection.record);
     record.set_executing(true);
     let Ok(mut connection) = connection.adopt() else {
@@ -51,14 +55,19 @@ pub(crate) async fn finish_background_work(shared: Arc<SharedPool>, connection: 
             Ok(Some(WorkerEvent::Bye(_))) => {
                 return shared.notify_supervisor(SupervisorMessage::Leaving(connection));
             }
-            Ok(Some(event)) => shared.handle_event(&connection, event),
+            Ok(Some(event)) => shared.handle_event(&connection, Some(&request), event),
             Ok(None) | Err(_) => return shared.discard(&connection),
         }
     }
 }
 
 /// Cancels a request whose client is gone, and reads the rest of the response until the worker is idle.
-pub(crate) async fn drain(shared: Arc<SharedPool>, connection: WorkerConnection, is_pulling: bool) {
+pub(crate) async fn drain(
+    shared: Arc<SharedPool>,
+    connection: WorkerConnection,
+    is_pulling: bool,
+    request: LoggedRequest,
+) {
     let record = Arc::clone(&connection.record);
     record.set_executing(true);
     let drained = async {
@@ -74,7 +83,7 @@ pub(crate) async fn drain(shared: Arc<SharedPool>, connection: WorkerConnection,
                 Some(WorkerEvent::Bye(_)) | None => {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
                 }
-                Some(event) => shared.handle_event(&connection, event),
+                Some(event) => shared.handle_event(&connection, Some(&request), event),
             }
         }
     };
@@ -83,7 +92,7 @@ pub(crate) async fn drain(shared: Arc<SharedPool>, connection: WorkerConnection,
             if end.is_leaving || !connection.is_input_empty() {
                 shared.notify_supervisor(SupervisorMessage::Leaving(connection));
             } else if end.continues_working {
-                finish_background_work(shared, connection).await;
+                finish_background_work(shared, connection, request).await;
             } else {
                 shared.release(connection);
             }
@@ -97,13 +106,18 @@ pub(crate) async fn drain(shared: Arc<SharedPool>, connection: WorkerConnection,
 
 impl SharedPool {
     /// Handles log lines and commands.
-    fn handle_event(&self, connection: &WorkerConnection, event: WorkerEvent) {
+    fn handle_event(
+        &self,
+        connection: &WorkerConnection,
+        request: Option<&LoggedRequest>,
+        event: WorkerEvent,
+    ) {
         match event {
             WorkerEvent::Log(level, text) => {
                 let line = WorkerLogLine {
                     pool: &self.plan.name,
                     pid: connection.record.pid_number(),
-                    request: None,
+                    request,
                 };
                 line.write(level, &text);
             }

@@ -1,6 +1,8 @@
 //! The connection to one worker, which moves to the thread of each request.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,6 +11,7 @@ use std::thread::{self, ThreadId};
 use apus_transport::ReadInterestSocket;
 use bytes::BytesMut;
 
+use crate::error_log::{ErrorLogMessage, ErrorLogReader};
 use crate::record::WorkerRecord;
 use crate::wire::{WireDecoder, WireError, WorkerEvent};
 
@@ -20,6 +23,8 @@ pub(crate) struct WorkerConnection {
     thread: ThreadId,
     decoder: WireDecoder,
     input: BytesMut,
+    /// The error log of PHP, whose messages are events of the connection.
+    error_log: Option<Box<ErrorLogReader>>,
     pub(crate) record: Arc<WorkerRecord>,
 }
 
@@ -42,8 +47,14 @@ impl WorkerConnection {
             thread: thread::current().id(),
             decoder,
             input,
+            error_log: None,
             record,
         })
+    }
+
+    pub(crate) fn set_error_log(&mut self, reader: OwnedFd) -> io::Result<()> {
+        self.error_log = Some(Box::new(ErrorLogReader::new(reader)?));
+        Ok(())
     }
 
     /// Whether the reactor of a thread has the socket.
@@ -58,9 +69,14 @@ impl WorkerConnection {
             return Ok(self);
         }
         let socket = ReadInterestSocket::new(self.socket.into_std())?;
+        let error_log = match self.error_log {
+            Some(error_log) => Some(Box::new(error_log.adopt()?)),
+            None => None,
+        };
         Ok(Self {
             socket,
             thread,
+            error_log,
             ..self
         })
     }
@@ -86,8 +102,13 @@ impl WorkerConnection {
         }
     }
 
-    /// The next event in the input that was read already.
+    /// The next event in the input that was read already. PHP writes a message of its error log before the end of
+    /// the response, so these come first.
     pub(crate) fn next_event(&mut self) -> Result<Option<WorkerEvent>, WireError> {
+        if let Some(message) = self.error_log.as_mut().and_then(|log| log.next()) {
+            let ErrorLogMessage { level, text } = message;
+            return Ok(Some(WorkerEvent::Log(level, text)));
+        }
         self.decoder.handle_input(&mut self.input)
     }
 
@@ -96,10 +117,28 @@ impl WorkerConnection {
         self.input.is_empty()
     }
 
-    /// Reads available input; 0 at the end.
+    /// The messages of the error log that are not events yet, with a system call.
+    pub(crate) fn late_messages(&mut self) -> VecDeque<ErrorLogMessage> {
+        let error_log = self.error_log.as_mut();
+        error_log.map(|log| log.take_all()).unwrap_or_default()
+    }
+
+    /// Reads available input; 0 at the end. After anything else there may be an event.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some(error_log) = &self.error_log
+            && error_log.poll_ready(cx).is_ready()
+        {
+            return Poll::Ready(Ok(1));
+        }
         self.reserve();
-        self.socket.poll_read(cx, &mut self.input)
+        let read = self.socket.poll_read(cx, &mut self.input);
+        // The process may have ended because of an error that it logged.
+        if matches!(read, Poll::Ready(Ok(0)))
+            && self.error_log.as_mut().is_some_and(|log| log.has_more())
+        {
+            return Poll::Ready(Ok(1));
+        }
+        read
     }
 
     fn reserve(&mut self) {

@@ -43,6 +43,10 @@ pub(crate) struct WorkerExchange {
     /// The rest of a piece of the body that is longer than the worker requested.
     rest: Bytes,
     file: FileBodyReader,
+    /// The number of reads from the worker.
+    reads: u32,
+    /// Whether the worker sent other frames before its response.
+    has_other_frames: bool,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,8 @@ impl WorkerExchange {
             writing: None,
             rest: Bytes::new(),
             file: FileBodyReader::None,
+            reads: 0,
+            has_other_frames: false,
         }
     }
 
@@ -133,20 +139,15 @@ impl WorkerExchange {
 
     fn fail(mut self, error: WorkerError, is_unprocessed: bool) -> Box<FailedExchange> {
         let mut error = error;
-        if let Some(connection) = self.connection.take() {
+        if let Some(mut connection) = self.connection.take() {
+            self.log_late_messages(&mut connection);
             if connection.record.is_killed() {
                 error = WorkerError::TimedOut;
             }
             self.shared.discard(&connection);
         }
         let body = std::mem::replace(&mut self.body, WorkerRequestBody::OnPull(Body::Empty));
-        let request = WorkerRequestHead {
-            message: std::mem::take(&mut self.request.message),
-            method: std::mem::take(&mut self.request.method),
-            id: self.request.id.take(),
-            socket: self.request.socket.take(),
-            interim: self.request.interim.clone(),
-        };
+        let request = self.take_request();
         Box::new(FailedExchange {
             is_unprocessed: is_unprocessed
                 && !self.has_pulled
@@ -155,6 +156,16 @@ impl WorkerExchange {
             request,
             body,
         })
+    }
+
+    fn take_request(&mut self) -> WorkerRequestHead {
+        WorkerRequestHead {
+            message: std::mem::take(&mut self.request.message),
+            method: std::mem::take(&mut self.request.method),
+            id: self.request.id.take(),
+            socket: self.request.socket.take(),
+            interim: self.request.interim.clone(),
+        }
     }
 
     /// Writes the request with its inline body.
@@ -203,7 +214,17 @@ impl WorkerExchange {
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(Err(WorkerError::Crashed));
             };
-            match connection.next_event().map_err(WorkerError::Wire)? {
+            let event = connection.next_event().map_err(WorkerError::Wire)?;
+            self.has_other_frames |= matches!(
+                event,
+                Some(
+                    WorkerEvent::Pull(_)
+                        | WorkerEvent::Log(..)
+                        | WorkerEvent::Command(_)
+                        | WorkerEvent::Interim(..)
+                )
+            );
+            match event {
                 Some(WorkerEvent::Pull(bytes)) => {
                     if self.pulled.is_some() || self.writing.is_some() || bytes == 0 {
                         let error = wire::WireError::OutOfOrder(69);
@@ -227,7 +248,7 @@ impl WorkerExchange {
                     connection.record.set_executing(!waits_for_client);
                     match ready!(connection.poll_read(cx)) {
                         Ok(0) => return Poll::Ready(Err(WorkerError::Crashed)),
-                        Ok(_) => {}
+                        Ok(_) => self.reads = self.reads.saturating_add(1),
                         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                             return Poll::Ready(Err(WorkerError::Crashed));
                         }
@@ -314,13 +335,16 @@ impl WorkerExchange {
     }
 
     fn log(&self, level: wire::LogLevel, text: &[u8]) {
-        let Some(connection) = &self.connection else {
-            return;
-        };
+        if let Some(connection) = &self.connection {
+            self.log_of(connection, level, text);
+        }
+    }
+
+    fn log_of(&self, connection: &WorkerConnection, level: wire::LogLevel, text: &[u8]) {
         let line = WorkerLogLine {
             pool: &self.shared.plan.name,
             pid: connection.record.pid_number(),
-            request: Some(&self.request),
+            request: Some(&self.request.logged()),
         };
         line.write(level, text);
     }
@@ -329,6 +353,13 @@ impl WorkerExchange {
     pub(crate) fn log_invalid_line(&self, line: &[u8]) {
         let before = b"a line of the response head is not valid and is left out: ";
         self.log(wire::LogLevel::Warning, &[before, line].concat());
+    }
+
+    /// Logs the messages of PHP's error log of which the reactor does not know yet.
+    fn log_late_messages(&self, connection: &mut WorkerConnection) {
+        for message in connection.late_messages() {
+            self.log_of(connection, message.level, &message.text);
+        }
     }
 
     /// The process ID of the worker.
@@ -360,9 +391,13 @@ impl WorkerExchange {
 
     /// Returns the worker to the pool after its response.
     pub(crate) fn finish(&mut self, end: WorkerResponseEnd) {
-        let Some(connection) = self.connection.take() else {
+        let Some(mut connection) = self.connection.take() else {
             return;
         };
+        // The reactor reported a message together with the first frame after it, or before.
+        if self.reads > 1 || self.has_other_frames {
+            self.log_late_messages(&mut connection);
+        }
         if self.writing.is_some() || self.pulled.is_some() {
             // The worker requested a part of the body and did not wait for it.
             self.shared.discard(&connection);
@@ -371,7 +406,9 @@ impl WorkerExchange {
                 .notify_supervisor(SupervisorMessage::Leaving(connection));
         } else if end.continues_working {
             // On this thread, whose reactor has the connection.
-            tokio::spawn(finish_background_work(Arc::clone(&self.shared), connection));
+            let request = self.request.logged();
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(finish_background_work(shared, connection, request));
         } else if !connection.is_input_empty() {
             self.shared
                 .notify_supervisor(SupervisorMessage::Leaving(connection));
@@ -382,7 +419,8 @@ impl WorkerExchange {
 
     /// Closes the connection after an incomplete response.
     pub(crate) fn abort(&mut self) {
-        if let Some(connection) = self.connection.take() {
+        if let Some(mut connection) = self.connection.take() {
+            self.log_late_messages(&mut connection);
             increment(&self.shared.counters.crashes);
             self.shared.discard(&connection);
         }
@@ -404,10 +442,13 @@ impl Drop for WorkerExchange {
                 self.shared.discard(&connection);
                 return;
             }
+            let is_pulling = self.pulled.is_some();
+            let request = Box::new(self.request.logged());
             self.shared
                 .notify_supervisor(SupervisorMessage::ClientGone {
                     connection,
-                    is_pulling: self.pulled.is_some(),
+                    is_pulling,
+                    request,
                 });
         }
     }

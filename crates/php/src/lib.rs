@@ -10,6 +10,7 @@
 mod background;
 mod connection;
 mod error;
+mod error_log;
 mod exchange;
 pub mod handler;
 mod hello;

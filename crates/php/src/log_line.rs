@@ -1,6 +1,7 @@
 //! Log lines of PHP workers, written to the log of the server.
 
-use crate::request::WorkerRequestHead;
+use apus_http::{Method, RequestId};
+
 use crate::wire::LogLevel;
 
 /// The source of log lines.
@@ -8,14 +9,22 @@ pub(crate) struct WorkerLogLine<'a> {
     pub(crate) pool: &'a str,
     pub(crate) pid: i32,
     /// The request that the worker handles.
-    pub(crate) request: Option<&'a WorkerRequestHead>,
+    pub(crate) request: Option<&'a LoggedRequest>,
+}
+
+/// What log lines say about a request.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedRequest {
+    pub(crate) method: Method,
+    pub(crate) target: Vec<u8>,
+    pub(crate) id: Option<RequestId>,
 }
 
 impl WorkerLogLine<'_> {
     pub(crate) fn write(&self, level: LogLevel, text: &[u8]) {
         let (pool, pid) = (self.pool, self.pid);
         let (method, target) = match self.request {
-            Some(request) => (request.method.as_str(), request.message.target()),
+            Some(request) => (request.method.as_str(), &*request.target),
             None => ("", &b""[..]),
         };
         let request_id = self.request.and_then(|request| request.id.as_ref());

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::WorkerError;
+use crate::log_line::LoggedRequest;
 use crate::wire::{BodyTransfer, MAX_INLINE_BODY, RequestFrame, WorkerResponseHead};
 
 /// A request to a worker.
@@ -35,6 +36,16 @@ pub(crate) struct WorkerRequestHead {
     pub(crate) socket: Option<Bytes>,
     /// Where interim responses go.
     pub(crate) interim: Interim,
+}
+
+impl WorkerRequestHead {
+    pub(crate) fn logged(&self) -> LoggedRequest {
+        LoggedRequest {
+            method: self.method.clone(),
+            target: self.message.target().to_vec(),
+            id: self.id.clone(),
+        }
+    }
 }
 
 /// The response of a worker.

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::WorkerConnection;
 use crate::hello::ReceivedHello;
+use crate::log_line::LoggedRequest;
 use crate::record::WorkerId;
 use crate::task::TaskResult;
 use crate::wire::ReadyFrame;
@@ -25,6 +26,7 @@ pub(crate) enum SupervisorMessage {
         connection: WorkerConnection,
         /// Whether the worker waits for a part of the body.
         is_pulling: bool,
+        request: Box<LoggedRequest>,
     },
     /// A classic application cannot be included twice: each request needs a process of its own.
     CannotIncludeTwice,

@@ -375,6 +375,10 @@ return [
         }
         echo 'burnt';
     },
+    'log-kill' => static function (): void {
+        error_log('before the end');
+        posix_kill(getmypid(), 9);
+    },
     'kill' => static function (): void {
         posix_kill(getmypid(), 9);
     },

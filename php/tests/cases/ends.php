@@ -65,6 +65,34 @@ return [
             check(is_dir("/proc/$pid"), true, "$action: the process lives");
         }
     },
+    'the error log goes to the pipe of the server at once, unless php.ini sets a file' => [['cgi', 'own'], static function (Server $server): void {
+        $pipe = "$server->folder/error.log";
+        posix_mkfifo($pipe, 0600);
+        $reader = fopen($pipe, 'r+');
+        stream_set_blocking($reader, false);
+        $worker = $server->worker('worker', APP . '/worker.php', ['APUS_ERROR_LOG' => $pipe]);
+        $worker->request(parameters('/notice'));
+        has((string) fread($reader, 65536), 'Undefined variable $undefined in ', 'a warning, when the response is there');
+        $worker->request(parameters('/throw'));
+        has((string) fread($reader, 65536), 'PHP Fatal error:  Uncaught RuntimeException: thrown in a test', 'an exception');
+        try {
+            $worker->request(parameters('/log-kill'));
+        } catch (WorkerGone) {
+        }
+        check(preg_replace('/^\[.*?\] /', '', (string) fread($reader, 65536)), "before the end\n", 'a message of a process that was killed');
+        $worker->close();
+        $file = "$server->folder/own.log";
+        $other = new Server($server->model, settings: ['error_log' => $file]);
+        try {
+            $worker = $other->worker('worker', APP . '/worker.php', ['APUS_ERROR_LOG' => $pipe]);
+            $worker->request(parameters('/notice'));
+            has((string) file_get_contents($file), 'Undefined variable', 'the file of php.ini');
+            check(fread($reader, 65536), '', 'the pipe');
+            $worker->stop();
+        } finally {
+            $other->stop();
+        }
+    }],
     'max_execution_time of php.ini holds for each request, and counts CPU time' => [['own', 'fpm'], static function (Server $server): void {
         $limited = new Server($server->model, settings: ['max_execution_time' => '1']);
         try {

@@ -30,6 +30,7 @@ pub(super) struct BootParameters<'a> {
     pub(super) runtime: &'a Path,
     pub(super) socket: &'a Path,
     pub(super) script: &'a Path,
+    pub(super) error_log: Option<&'a Path>,
     pub(super) token: &'a str,
     pub(super) is_fresh: bool,
     pub(super) is_single_use: bool,
@@ -44,6 +45,9 @@ pub(super) fn params(boot: &BootParameters<'_>) -> Params {
     path("DOCUMENT_ROOT", &plan.root);
     path("APUS_SOCKET", boot.socket);
     path("APUS_SCRIPT", boot.script);
+    if let Some(error_log) = boot.error_log {
+        path("APUS_ERROR_LOG", error_log);
+    }
     for (name, value) in [
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("SERVER_SOFTWARE", "apus"),
@@ -101,6 +105,11 @@ pub(super) enum BootEnd {
 const MAX_OUTPUT: usize = 16 * 1024;
 
 impl PhpOutput {
+    /// Keeps output of PHP that explains why the worker does not boot.
+    pub(super) fn keep_error(&mut self, text: &[u8]) {
+        keep(&mut self.stderr, text);
+    }
+
     /// Why the worker did not boot, in the words of PHP.
     pub(super) fn message(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -240,7 +249,11 @@ impl BootRequest {
             true => &mut output.stderr,
             false => &mut output.stdout,
         };
-        let room = MAX_OUTPUT.saturating_sub(kept.len());
-        kept.extend_from_slice(text.get(..room).unwrap_or(text));
+        keep(kept, text);
     }
+}
+
+fn keep(kept: &mut Vec<u8>, text: &[u8]) {
+    let room = MAX_OUTPUT.saturating_sub(kept.len());
+    kept.extend_from_slice(text.get(..room).unwrap_or(text));
 }

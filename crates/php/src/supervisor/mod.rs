@@ -31,8 +31,8 @@ use tokio::time::{sleep, sleep_until};
 use self::boot::{BootEnd, PhpOutput};
 use self::folder::Folder;
 use self::interruption::Interruption;
-use self::php_cgi::PhpCgiMaster;
 pub use self::orphans::end_orphans;
+use self::php_cgi::PhpCgiMaster;
 pub use self::php_cgi::{children_of, spawn};
 pub use self::process::PhpCgiProcess;
 use self::reload::RollingReload;
@@ -41,6 +41,7 @@ use self::tasks::Tasks;
 use crate::background;
 use crate::connection::WorkerConnection;
 use crate::error::{PoolStartError, WorkerError};
+use crate::error_log::ErrorLogPipe;
 use crate::hello::ReceivedHello;
 use crate::plan::Launch;
 use crate::record::{RecycleLimits, WorkerId, WorkerIdentity, WorkerRecord};
@@ -102,6 +103,8 @@ struct SupervisedWorker {
     phase: WorkerPhase,
     since: Instant,
     output: Rc<RefCell<PhpOutput>>,
+    /// Where PHP writes its error log; `None` if the system has no named pipes in this folder.
+    error_log: Option<ErrorLogPipe>,
     record: Option<Arc<WorkerRecord>>,
     /// The task of its FastCGI request.
     request: JoinHandle<()>,
@@ -234,9 +237,11 @@ impl Supervisor {
             SupervisorMessage::ClientGone {
                 connection,
                 is_pulling,
+                request,
             } => {
                 let shared = Arc::clone(&self.shared);
-                tokio::task::spawn_local(background::drain(shared, connection, is_pulling));
+                let drained = background::drain(shared, connection, is_pulling, *request);
+                tokio::task::spawn_local(drained);
             }
             SupervisorMessage::CannotIncludeTwice => {
                 if !std::mem::replace(&mut self.is_single_use, true) {
@@ -318,13 +323,14 @@ impl Supervisor {
         };
         self.last_id += 1;
         let id = self.last_id;
-        let token = token();
+        let token = secret();
         let output = Rc::<RefCell<PhpOutput>>::default();
+        let error_log = ErrorLogPipe::create(self.folder.error_log(&secret())).ok();
         increment(&self.shared.counters.boots);
         let request = boot::BootRequest {
             id,
             address,
-            params: self.params(&token),
+            params: self.params(&token, error_log.as_ref()),
             limit: self.shared.plan.boot_limit,
             output: Rc::clone(&output),
             pool: Arc::clone(&self.shared.plan.name),
@@ -336,6 +342,7 @@ impl Supervisor {
             phase: WorkerPhase::Requested,
             since: Instant::now(),
             output,
+            error_log,
             record: None,
             request: tokio::task::spawn_local(boot::run(request)),
             is_request_over: false,
@@ -344,12 +351,13 @@ impl Supervisor {
         self.workers.insert(id, worker);
     }
 
-    fn params(&self, token: &str) -> apus_codec::fastcgi::Params {
+    fn params(&self, token: &str, error_log: Option<&ErrorLogPipe>) -> apus_codec::fastcgi::Params {
         boot::params(&boot::BootParameters {
             plan: &self.shared.plan,
             runtime: self.folder.runtime(),
             socket: self.folder.socket(),
             script: &self.script,
+            error_log: error_log.map(ErrorLogPipe::path),
             token,
             is_fresh: self.generation > 1,
             is_single_use: self.is_single_use,
@@ -383,6 +391,16 @@ impl Supervisor {
                 launcher,
             })
         });
+        let error_log = worker
+            .error_log
+            .as_mut()
+            .and_then(ErrorLogPipe::take_reader);
+        let connection = connection.and_then(|mut connection| {
+            if let Some(reader) = error_log {
+                connection.set_error_log(reader)?;
+            }
+            Ok(connection)
+        });
         let connection = match connection {
             Ok(connection) => connection,
             Err(error) => {
@@ -396,6 +414,7 @@ impl Supervisor {
             connection,
             self.shared.supervisor.clone(),
             Arc::clone(&self.shared),
+            Rc::clone(&worker.output),
         ));
     }
 
@@ -707,7 +726,7 @@ fn resolve(script: &Path) -> Result<PathBuf, PoolStartError> {
 }
 
 /// Unpredictable random bytes, in hexadecimal.
-fn token() -> String {
+fn secret() -> String {
     let mut bytes = [0; 16];
     // It fails only if the system has no source of randomness.
     let _ = aws_lc_rs::rand::fill(&mut bytes);

@@ -8,6 +8,7 @@ mod concurrent_requests;
 mod differential;
 mod dokuwiki;
 mod doors;
+mod error_log;
 mod faults;
 mod frameworks;
 mod internal_fields;
