@@ -102,7 +102,14 @@ pub fn cgi_head(data: &[u8]) {
     check(&head);
     let again = CgiResponseHead::from_block(Some(head.status), head.headers.wire(), false, &LIMITS);
     match again {
-        Ok(again) => assert_eq!(again, head),
+        // Lines that are no fields are left out of it.
+        Ok(again) => {
+            let head = CgiResponseHead {
+                invalid_line: None,
+                ..head
+            };
+            assert_eq!(again, head);
+        }
         // The written block has spaces that the parsed one may lack.
         Err(error) => assert_eq!(error, FastCgiError::HeadTooLarge),
     }

@@ -28,7 +28,8 @@ impl Store {
                     ..object.subject()
                 };
                 let is_meant = meant.verdict(subject).0 != PurgeVerdict::Untouched;
-                if is_meant && self.shared().keep_unless_purged(&object) {
+                // A sweep removes the object before the rule of its purge, so the rule is asked first.
+                if is_meant && self.shared().keep_unless_purged(&object) && !object.is_removed() {
                     objects = objects.saturating_add(1);
                 }
             }

@@ -171,7 +171,10 @@ impl StoreState {
     /// Inserts an object that was found on disk, unless its place is taken.
     pub(crate) fn insert_restored(&self, object: Arc<Object>) {
         let mut shard = self.shard(object.key().hash());
-        let known = self.on_disk(|disk| disk.knows(&object)).unwrap_or_default();
+        // A purge since the file was read may have passed this shard already. A sweep first removes an object from the index
+        // and then the rule, so the rule is asked first.
+        let survives = self.survives_purges(&object);
+        let known = survives && self.on_disk(|disk| disk.knows(&object)).unwrap_or_default();
         let Ok(primary) = shard.primary_or_new(object.key()) else {
             return;
         };

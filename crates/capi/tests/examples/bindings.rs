@@ -5,6 +5,19 @@ use std::process::Command;
 
 use crate::harness::{CPP, Server, WebSocket, curl, programs_folder, repository};
 
+/// With static thread-local storage, whether `dlopen` succeeds depends on how much of it other libraries have taken.
+#[test]
+fn the_library_can_be_loaded_at_run_time_whatever_else_is_loaded() {
+    let output = Command::new("readelf")
+        .args(["--dynamic", "--wide"])
+        .arg(programs_folder().join("libapus.so.1"))
+        .output()
+        .unwrap();
+    let dynamic = String::from_utf8(output.stdout).unwrap();
+    assert!(dynamic.contains("SONAME"), "{dynamic}");
+    assert!(!dynamic.contains("STATIC_TLS"), "{dynamic}");
+}
+
 #[test]
 fn cpp_handlers_are_lambdas() {
     let server = Server::start("hello.cpp", CPP, &[]);

@@ -57,6 +57,10 @@ impl DiskCounting<'_> {
                     {
                         continue;
                     }
+                    // Since the file was opened, a sweep may have removed it and the rule of its purge, in this order.
+                    if disk.index.generation(entry.name) != Some(entry.generation) {
+                        continue;
+                    }
                 }
                 count.objects = count.objects.saturating_add(1);
             }

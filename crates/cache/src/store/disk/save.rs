@@ -238,7 +238,13 @@ impl Disk {
         let newest = self.index.generation(file.name);
         let is_current = newest.is_some_and(|held| held == object.generation());
         if state.named && !is_current || newest.is_some_and(|held| held > object.generation()) {
-            // The name belongs to another object by now, or was removed.
+            // The name belongs to another object by now, or was removed. If that happened after the caller found the object
+            // stored, nothing else removes the temporary file, which never gets the name.
+            if !state.named {
+                self.filling
+                    .fetch_sub(std::mem::take(&mut state.counted), Ordering::Relaxed);
+                self.directory.remove_temporary(&file.temporary)?;
+            }
             return Ok(());
         }
         let record = object.record(state.checksums.clone()).encode();

@@ -471,15 +471,12 @@ impl Peer<TcpStream> {
         most: usize,
         mut turn: impl FnMut(&mut Self) -> Vec<u8>,
     ) -> (usize, u32) {
-        self.postponed = Some(Vec::new());
         for turns in 0..most {
             let bytes = turn(self);
             if !self.send_and_read(bytes) || !self.goaways.is_empty() {
-                self.postponed = None;
                 return (turns, self.goaway());
             }
         }
-        self.postponed = None;
         // The server may not have handled the last bytes.
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
         match self.goaway() {
@@ -488,25 +485,30 @@ impl Peer<TcpStream> {
         }
     }
 
-    /// Sends these bytes, and reads what comes before and meanwhile: a server whose responses are not read does not read
-    /// either, so that a client that only writes waits until the server gives it up. Returns whether the connection is
-    /// still open.
+    /// Sends these bytes, and replies to what comes meanwhile: a server whose responses are not read does not read either, so
+    /// that a client that only writes waits until the server gives it up. Returns whether the connection is still open.
     fn send_and_read(&mut self, bytes: Vec<u8>) -> bool {
-        let replies = self.postponed.replace(Vec::new()).unwrap_or_default();
-        let bytes = [replies, bytes].concat();
-        let mut unsent = bytes.as_slice();
+        self.postponed = Some(bytes);
+        let is_open = self.send_postponed();
+        self.postponed = None;
+        is_open
+    }
+
+    fn send_postponed(&mut self) -> bool {
+        let mut unsent = Vec::new();
         loop {
             if !self.pump() {
                 return false;
             }
+            unsent.append(&mut self.postponed.replace(Vec::new()).unwrap_or_default());
             if unsent.is_empty() || !self.goaways.is_empty() {
                 return true;
             }
             self.stream.set_nonblocking(true).unwrap();
-            let written = self.stream.write(unsent);
+            let written = self.stream.write(&unsent);
             self.stream.set_nonblocking(false).unwrap();
             match written {
-                Ok(written) => unsent = &unsent[written..],
+                Ok(written) => drop(unsent.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     std::thread::park_timeout(std::time::Duration::from_millis(1));
                 }
