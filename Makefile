@@ -17,7 +17,7 @@ run: ## build Apus and serve examples/site over HTTP and HTTPS
 test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site and under attack
 	@# Link-time optimisation uses one core, and many tests wait: the release binary is built beside them, and twice as many
 	@# tests as cores run at once.
-	@nice $(CARGO) build --release --locked --quiet -p apus-cli & build=$$!; \
+	@nice -n 5 $(CARGO) build --release --locked --quiet -p apus-cli & build=$$!; \
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --workspace --locked --no-fail-fast; tests=$$?; \
 	wait $$build && exit $$tests
 	php/tests/run
