@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
+use apus_transport::descriptors::DescriptorPermit;
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, chmod, mkfifoat, open};
 use tokio::net::unix::pipe;
@@ -21,13 +22,19 @@ use crate::wire::LogLevel;
 pub(crate) struct ErrorLogPipe {
     path: PathBuf,
     reader: Option<OwnedFd>,
+    /// Of the read end, wherever it is: it stays open while the worker runs.
+    _descriptor: DescriptorPermit,
 }
 
 impl ErrorLogPipe {
     /// Creates the pipe. All users can open it, as PHP may run as any user: its name must be a secret.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
-        let mut this = Self { path, reader: None };
+        let mut this = Self {
+            path,
+            reader: None,
+            _descriptor: DescriptorPermit::of_pipe(),
+        };
         // Independent of the umask.
         chmod(&this.path, Mode::from_raw_mode(0o666))?;
         // With write access, the pipe has no end while PHP does not have it open.

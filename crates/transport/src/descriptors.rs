@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// The open connections of this process, and those of them that are to origins.
+/// The open connections of this process with what counts as one, and those that are to origins.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 static ORIGINS: AtomicU64 = AtomicU64::new(0);
 
@@ -41,6 +41,12 @@ impl DescriptorPermit {
         Self {
             is_of_origin: false,
         }
+    }
+
+    /// The permit of a descriptor that stays open beside the connections, such as a pipe of a worker process: there are
+    /// fewer connections then, as the descriptors above the bounds would not suffice for files.
+    pub fn of_pipe() -> Self {
+        Self::of_client()
     }
 
     /// The permit of a connection to an origin. When few descriptors are left, idle clients are closed first.
