@@ -44,7 +44,7 @@ package: ## package and build each crate as for crates.io; nothing is published
 
 install-c: ## libapus with its header, below PREFIX=/usr/local
 	$(CARGO) build --release --locked -p apus-capi
-	crates/capi/install/run $(PREFIX)
+	crates/tools/capi/install/run $(PREFIX)
 
 release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench; RELEASE=--library for libapus
 	python3 bench/release.py $(RELEASE)

@@ -1,6 +1,6 @@
 """HTTP/3: memory and work for data that nobody can read, and places that one address takes from all others.
 
-What needs other packets than aioquic makes is tested in crates/net/tests/it/h3."""
+What needs other packets than aioquic makes is tested in crates/engine/net/tests/it/h3."""
 
 import time
 

@@ -17,7 +17,7 @@ TEXT_BYTES = 3 << 20
 LARGE_BYTES = 4 << 20
 
 # The FPM of Debian, and its CGI, which resident workers run in.
-STACK = Path(__file__).resolve().parents[2] / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
+STACK = Path(__file__).resolve().parents[2] / "crates" / "tools" / "cli" / "tests" / "origins" / "php" / "stack"
 PHP_PROCESSES = 8
 
 ECHO = """<?php

@@ -7,7 +7,7 @@ import sys
 from . import host
 from .servers import BENCH, RUN, run_apus
 
-STACK = BENCH.parent / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
+STACK = BENCH.parent / "crates" / "tools" / "cli" / "tests" / "origins" / "php" / "stack"
 
 APUS = """\
 [global]

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from cffi import FFI
 
 # Of this repository, and of `make install-c`.
-FOLDERS = (Path(__file__).resolve().parent / "../../crates/capi/include", Path("/usr/local/include"), Path("/usr/include"))
+FOLDERS = (Path(__file__).resolve().parent / "../../crates/tools/capi/include", Path("/usr/local/include"), Path("/usr/include"))
 
 
 def _declarations(header):

@@ -18,7 +18,7 @@ final class DatabaseServer
     public function __construct(string $kind)
     {
         $this->folder = sys_get_temp_dir() . "/apus-$kind-" . getmypid();
-        $command = [__DIR__ . '/../../../crates/testkit/serve', $kind, $this->folder];
+        $command = [__DIR__ . '/../../../crates/tools/testkit/serve', $kind, $this->folder];
         $this->process = proc_open($command, [['pipe', 'r'], ['pipe', 'w'], STDERR], $this->pipes)
             ?: throw new \RuntimeException("cannot start $kind");
         if (fgets($this->pipes[1]) !== "ready\n") {
