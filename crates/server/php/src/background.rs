@@ -51,8 +51,12 @@ pub(crate) async fn finish_background_work(
     };
     loop {
         match connection.event().await {
-            Ok(Some(WorkerEvent::Ready(_))) => return shared.release(connection),
+            Ok(Some(WorkerEvent::Ready(_))) => {
+                shared.log_late_messages(&mut connection, &request);
+                return shared.release(connection);
+            }
             Ok(Some(WorkerEvent::Bye(_))) => {
+                shared.log_late_messages(&mut connection, &request);
                 return shared.notify_supervisor(SupervisorMessage::Leaving(connection));
             }
             Ok(Some(event)) => shared.handle_event(&connection, Some(&request), event),
@@ -81,6 +85,7 @@ pub(crate) async fn drain(
                 Some(WorkerEvent::Pull(_)) => connection.write_all(&wire::cancel()).await?,
                 Some(WorkerEvent::End(end)) => return Ok((connection, end)),
                 Some(WorkerEvent::Bye(_)) | None => {
+                    shared.log_late_messages(&mut connection, &request);
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
                 }
                 Some(event) => shared.handle_event(&connection, Some(&request), event),
@@ -88,7 +93,8 @@ pub(crate) async fn drain(
         }
     };
     match drained.await {
-        Ok((connection, end)) => {
+        Ok((mut connection, end)) => {
+            shared.log_late_messages(&mut connection, &request);
             if end.is_leaving || !connection.is_input_empty() {
                 shared.notify_supervisor(SupervisorMessage::Leaving(connection));
             } else if end.continues_working {
@@ -105,6 +111,14 @@ pub(crate) async fn drain(
 }
 
 impl SharedPool {
+    /// Logs the messages of PHP's error log of which the reactor does not know yet. The next request would get them.
+    fn log_late_messages(&self, connection: &mut WorkerConnection, request: &LoggedRequest) {
+        for message in connection.late_messages() {
+            let event = WorkerEvent::Log(message.level, message.text);
+            self.handle_event(connection, Some(request), event);
+        }
+    }
+
     /// Handles log lines and commands.
     fn handle_event(
         &self,

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -52,9 +51,8 @@ impl WorkerConnection {
         })
     }
 
-    pub(crate) fn set_error_log(&mut self, reader: OwnedFd) -> io::Result<()> {
-        self.error_log = Some(Box::new(ErrorLogReader::new(reader)?));
-        Ok(())
+    pub(crate) fn set_error_log(&mut self, reader: ErrorLogReader) {
+        self.error_log = Some(Box::new(reader));
     }
 
     /// Whether the reactor of a thread has the socket.

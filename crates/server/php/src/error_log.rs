@@ -5,6 +5,7 @@
 //! message is read by the one who knows the request.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,16 @@ impl ErrorLogReader {
         if bytes.ends_with(b"\n") || self.incomplete.len() > MAX_MESSAGE {
             self.messages
                 .extend(messages(&std::mem::take(&mut self.incomplete)));
+        }
+    }
+
+    /// Waits for the next message.
+    pub(crate) async fn message(&mut self) -> ErrorLogMessage {
+        loop {
+            if let Some(message) = self.next() {
+                return message;
+            }
+            poll_fn(|cx| self.poll_ready(cx)).await;
         }
     }
 

@@ -13,11 +13,13 @@ use std::time::Duration;
 use apus_client::Address;
 use apus_codec::fastcgi::{FastCgiConnection, FastCgiEvent, Params};
 use apus_codec::h1::HeadLimits;
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::error_log::{ErrorLogMessage, ErrorLogReader};
 use crate::log_line::WorkerLogLine;
 use crate::plan::{ApplicationMode, WorkerPoolPlan};
 use crate::record::WorkerId;
@@ -80,6 +82,13 @@ pub(super) fn params(boot: &BootParameters<'_>) -> Params {
 pub(super) struct PhpOutput {
     /// Why it does not boot, as the worker reported or as the supervisor found.
     pub(super) reason: String,
+    /// The error log of PHP. Messages of a boot that fails are a part of the reason, which is logged once and not with
+    /// each attempt.
+    pub(super) error_log: Vec<ErrorLogMessage>,
+    /// What the worker sent to the log, for the same purpose.
+    pub(super) lines: Vec<(LogLevel, Bytes)>,
+    /// The pipe of the error log, when the connection of the worker has ended and its process may not have.
+    pub(super) error_log_reader: Option<ErrorLogReader>,
     stderr: Vec<u8>,
     stdout: Vec<u8>,
     pub(super) end: BootEnd,
@@ -105,17 +114,28 @@ pub(super) enum BootEnd {
 const MAX_OUTPUT: usize = 16 * 1024;
 
 impl PhpOutput {
-    /// Keeps output of PHP that explains why the worker does not boot.
-    pub(super) fn keep_error(&mut self, text: &[u8]) {
-        keep(&mut self.stderr, text);
-    }
-
-    /// Why the worker did not boot, in the words of PHP.
-    pub(super) fn message(&self) -> String {
+    /// Why the worker did not boot, in the words of PHP: the report of the worker, and what it does not repeat of the
+    /// logs and the output. It is the same for each boot that fails in the same way, whichever of them arrives first,
+    /// so that a failure is logged once.
+    pub(super) fn message(&mut self) -> String {
+        // All of it was written before the FastCGI request ended.
+        if let Some(mut reader) = self.error_log_reader.take() {
+            self.error_log.extend(reader.take_all());
+        }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        let (stderr, stdout) = (text(&self.stderr), text(&self.stdout));
         let mut message = self.reason.trim().to_owned();
-        for more in [stderr, stdout] {
+        let mut log = Vec::new();
+        let messages = self.error_log.iter().map(|message| &message.text);
+        for more in messages.chain(self.lines.iter().map(|(_, text)| text)) {
+            if !is_logged_form(&text(more), &message) {
+                keep(&mut log, more);
+            }
+        }
+        let mut stderr = text(&self.stderr);
+        if is_logged_form(&stderr, &message) {
+            stderr.clear();
+        }
+        for more in [text(&log), stderr, text(&self.stdout)] {
             if !more.is_empty() && !message.contains(&more) && !more.contains(&message) {
                 message.push('\n');
                 message.push_str(&more);
@@ -144,22 +164,27 @@ pub(super) struct BootRequest {
 /// Sends the request and reads its output until it ends.
 pub(super) async fn run(request: BootRequest) {
     let connected = timeout(request.limit, connect(&request.address)).await;
-    let (end, result) = match connected.map_err(io::Error::from).flatten() {
+    let (end, failure) = match connected.map_err(io::Error::from).flatten() {
         Ok(stream) => match exchange(stream, &request).await {
-            Ok(end) => (end, Ok(())),
-            Err(error) if is_cut_off(&error) => (BootEnd::CutOff, Err(error)),
-            Err(error) => (BootEnd::Complete, Err(error)),
+            Ok(end) => (end, None),
+            Err(error) if is_cut_off(&error) => (BootEnd::CutOff, None),
+            Err(error) => (BootEnd::Complete, Some(error.to_string())),
         },
-        Err(error) => (BootEnd::Unreachable, Err(error)),
+        Err(error) => (BootEnd::Unreachable, Some(error.to_string())),
+    };
+    let failure = match end {
+        // A process that ends resets the connection if it has not read all of the request.
+        BootEnd::CutOff => Some("it closed the connection before the boot ended".to_owned()),
+        _ => failure,
     };
     {
         let mut output = request.output.borrow_mut();
         output.end = end;
-        if let Err(error) = result
+        if let Some(failure) = failure
             && !output.is_booted
             && output.reason.is_empty()
         {
-            output.reason = format!("the FastCGI server at {}: {error}", request.address);
+            output.reason = format!("the FastCGI server at {}: {failure}", request.address);
         }
     }
     let _ = request
@@ -253,7 +278,77 @@ impl BootRequest {
     }
 }
 
+/// Whether a message of PHP's error log, `PHP Parse error:  .. in FILE on line LINE`, is about the same error as the report
+/// of a worker, `.. in FILE:LINE`.
+fn is_logged_form(message: &str, report: &str) -> bool {
+    let message = message.strip_prefix("PHP message: ").unwrap_or(message);
+    let without_kind = message
+        .strip_prefix("PHP ")
+        .and_then(|message| message.split_once(":  "));
+    let Some((error, line)) = without_kind.and_then(|(_, error)| error.rsplit_once(" on line "))
+    else {
+        return false;
+    };
+    let reported = report.strip_prefix(error);
+    reported.and_then(|report| report.strip_prefix(':')) == Some(line)
+}
+
 fn keep(kept: &mut Vec<u8>, text: &[u8]) {
     let room = MAX_OUTPUT.saturating_sub(kept.len());
     kept.extend_from_slice(text.get(..room).unwrap_or(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(reason: &str, log: &[&str], stderr: &str, stdout: &str) -> String {
+        let message = |text: &&str| ErrorLogMessage {
+            level: LogLevel::Warning,
+            text: Bytes::copy_from_slice(text.as_bytes()),
+        };
+        let mut output = PhpOutput {
+            reason: reason.to_owned(),
+            error_log: log.iter().map(message).collect(),
+            stderr: stderr.into(),
+            stdout: stdout.into(),
+            ..PhpOutput::default()
+        };
+        output.message()
+    }
+
+    #[test]
+    fn the_error_that_a_worker_reports_is_not_repeated_from_the_log() {
+        let report =
+            "Uncaught Exception: no in /x.php:2\nStack trace:\n#0 {main}\n  thrown in /x.php:2";
+        let logged = "PHP Fatal error:  Uncaught Exception: no in /x.php:2\nStack trace:\n#0 {main}\n  thrown in \
+                      /x.php on line 2\n";
+        assert_eq!(message(report, &[logged], "", ""), report);
+        let stderr = format!("PHP message: {logged}");
+        assert_eq!(message(report, &[], &stderr, ""), report);
+        let before = "PHP Warning:  less in /x.php on line 1\n";
+        let expected = format!("{report}\nPHP Warning:  less in /x.php on line 1");
+        assert_eq!(message(report, &[before, logged], "", ""), expected);
+        for other in [
+            "PHP Fatal error:  Uncaught Exception: no in /x.php:2\n  thrown in /x.php on line 3",
+            "Uncaught Exception: no in /x.php:2\n  thrown in /x.php on line 2",
+            "PHP Fatal error:  ",
+            "PHP :  on line ",
+        ] {
+            assert!(
+                !is_logged_form(other, "Uncaught Exception: no in /x.php:2"),
+                "{other}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_reason_is_the_report_the_logs_and_the_output_in_this_order() {
+        assert_eq!(
+            message("it ended", &["one\n", "two\n"], "three\n", "four\n"),
+            "it ended\none\ntwo\nthree\nfour"
+        );
+        assert_eq!(message("", &["one\n"], "", ""), "one");
+        assert_eq!(message("", &[], "", ""), "PHP ended without output");
+    }
 }

@@ -15,6 +15,7 @@ mod watch;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use tokio::time::{sleep, sleep_until};
 
 use self::boot::{BootEnd, PhpOutput};
 use self::folder::Folder;
+use self::handshake::BootingWorker;
 use self::interruption::Interruption;
 pub use self::orphans::end_orphans;
 use self::php_cgi::PhpCgiMaster;
@@ -41,7 +43,7 @@ use self::tasks::Tasks;
 use crate::background;
 use crate::connection::WorkerConnection;
 use crate::error::{PoolStartError, WorkerError};
-use crate::error_log::ErrorLogPipe;
+use crate::error_log::{ErrorLogPipe, ErrorLogReader};
 use crate::hello::ReceivedHello;
 use crate::plan::Launch;
 use crate::record::{RecycleLimits, WorkerId, WorkerIdentity, WorkerRecord};
@@ -115,6 +117,21 @@ struct SupervisedWorker {
 }
 
 impl SupervisedWorker {
+    /// Takes the pipe of its error log; `None` if there is none.
+    fn open_error_log(&mut self) -> io::Result<Option<ErrorLogReader>> {
+        let reader = self.error_log.as_mut().and_then(ErrorLogPipe::take_reader);
+        reader.map(ErrorLogReader::new).transpose()
+    }
+
+    /// Why it did not boot, when its FastCGI request is over.
+    fn boot_failure(&mut self) -> String {
+        // A process that did not connect may have logged why.
+        let unread = self.open_error_log().ok().flatten();
+        let mut output = self.output.borrow_mut();
+        output.error_log_reader = output.error_log_reader.take().or(unread);
+        output.message()
+    }
+
     /// Whether it has proved that the application works: it got a request, or it is ready for long enough. Only workers
     /// of the current `generation` count: after a failed reload, old workers still run.
     fn is_proven(&self, generation: u64, now: Instant) -> bool {
@@ -391,18 +408,9 @@ impl Supervisor {
                 launcher,
             })
         });
-        let error_log = worker
-            .error_log
-            .as_mut()
-            .and_then(ErrorLogPipe::take_reader);
-        let connection = connection.and_then(|mut connection| {
-            if let Some(reader) = error_log {
-                connection.set_error_log(reader)?;
-            }
-            Ok(connection)
-        });
-        let connection = match connection {
-            Ok(connection) => connection,
+        let opened = connection.and_then(|connection| Ok((connection, worker.open_error_log()?)));
+        let (connection, error_log) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
                 self.fail_boot(id, error.to_string());
                 return;
@@ -410,12 +418,13 @@ impl Supervisor {
         };
         worker.phase = WorkerPhase::Booting;
         worker.record = Some(Arc::clone(&connection.record));
-        tokio::task::spawn_local(handshake::wait_until_ready(
+        let booting = BootingWorker {
             connection,
-            self.shared.supervisor.clone(),
-            Arc::clone(&self.shared),
-            Rc::clone(&worker.output),
-        ));
+            error_log,
+            output: Rc::clone(&worker.output),
+        };
+        let (supervisor, shared) = (self.shared.supervisor.clone(), Arc::clone(&self.shared));
+        tokio::task::spawn_local(booting.wait_until_ready(supervisor, shared));
     }
 
     fn worker_booted(&mut self, connection: WorkerConnection, ready: ReadyFrame) {
@@ -468,14 +477,42 @@ impl Supervisor {
         match &worker.record {
             Some(_) if worker.is_request_over => self.boot_request_ended(id),
             // The process ends when its connection is closed; after the limit it is killed.
-            Some(record) if worker.since.elapsed() > self.shared.plan.boot_limit => record.kill(),
             Some(record) => record.disconnect(),
-            None => {
-                worker.request.abort();
-                worker.is_request_over = true;
-                self.boot_request_ended(id);
-            }
+            None => self.abort_boot(id),
         }
+    }
+
+    /// Ends a boot that takes too long.
+    fn fail_late_boot(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let mut output = worker.output.borrow_mut();
+        if output.reason.is_empty() {
+            output.reason = match worker.phase {
+                WorkerPhase::Requested => {
+                    "no process took the boot in time: all are busy, or too few"
+                }
+                _ => "the application did not boot in time",
+            }
+            .to_owned();
+        }
+        drop(output);
+        match &worker.record {
+            // Both its connection and its FastCGI request end with it.
+            Some(record) if !record.is_killed() => record.kill(),
+            Some(_) => {}
+            None => self.abort_boot(id),
+        }
+    }
+
+    /// Ends the boot of a worker that did not connect.
+    fn abort_boot(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.request.abort();
+            worker.is_request_over = true;
+        }
+        self.boot_request_ended(id);
     }
 
     /// The FastCGI request of a worker ended: its process is free for other requests, or dead.
@@ -498,7 +535,7 @@ impl Supervisor {
             }
         }
         let connection = self.shared.remove(id);
-        let Some(worker) = self.workers.remove(&id) else {
+        let Some(mut worker) = self.workers.remove(&id) else {
             return;
         };
         if let Some(record) = &worker.record {
@@ -519,7 +556,7 @@ impl Supervisor {
                     .as_ref()
                     .is_some_and(|record| record.requests() == 0 && !record.is_killed());
             let message = match worker.phase.is_starting() {
-                true => Some(worker.output.borrow().message()),
+                true => Some(worker.boot_failure()),
                 false => is_unused
                     .then(|| "the worker's process ended before its first request".to_owned()),
             };

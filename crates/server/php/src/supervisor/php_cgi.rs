@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 
 use super::process::PhpCgiProcess;
-use super::{Supervisor, unix};
+use super::{SupervisedWorker, Supervisor, WorkerPhase, unix};
 use crate::launcher::{Launcher, PhpProcess};
 use crate::log_line::WorkerLogLine;
 use crate::plan::{Launch, PhpCgiPlan, WorkerPoolPlan};
@@ -165,9 +165,16 @@ impl Supervisor {
             return;
         };
         if let Some(status) = newest.process.ended() {
-            let lifetime = newest.started.elapsed();
+            let (lifetime, generation) = (newest.started.elapsed(), newest.generation);
             self.masters.pop();
             let message = format!("PHP ended by itself: {status}");
+            // The connections of boots that it cut off know less.
+            let is_cut_off = |worker: &&SupervisedWorker| {
+                worker.generation == generation && worker.phase == WorkerPhase::Requested
+            };
+            for worker in self.workers.values().filter(is_cut_off) {
+                worker.output.borrow_mut().reason.clone_from(&message);
+            }
             match lifetime < MIN_LIFETIME {
                 true => self.record_boot_failure(message.into()),
                 false => tracing::error!(pool = &*self.shared.plan.name, "{message}"),

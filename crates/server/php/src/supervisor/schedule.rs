@@ -149,13 +149,7 @@ impl Supervisor {
             .map(|(id, _)| *id)
             .collect();
         for id in late {
-            let message = match self.workers.get(&id).map(|worker| worker.phase) {
-                Some(WorkerPhase::Requested) => {
-                    "no process took the boot in time: all are busy, or too few"
-                }
-                _ => "the application did not boot in time",
-            };
-            self.fail_boot(id, message.to_owned());
+            self.fail_late_boot(id);
         }
         if self.has_proven_worker(now) {
             self.reset_failures();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::{Body, Method, StatusCode};
-use apus_php::plan::{Launch, PhpCgiPlan, WorkerPoolPlan};
+use apus_php::plan::{ApplicationMode, Launch, PhpCgiPlan, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::spawn_local;
@@ -152,7 +152,7 @@ fn a_worker_that_hangs_is_killed_and_replaced() {
 fn an_application_that_does_not_boot_reports_why_and_is_retried() {
     let application = Application::new("this is no PHP;");
     let plan = WorkerPoolPlan {
-        mode: apus_php::plan::ApplicationMode::Worker,
+        mode: ApplicationMode::Worker,
         ..application.plan()
     };
     let pool = WorkerPool::start(plan).unwrap();
@@ -187,6 +187,109 @@ fn an_application_that_does_not_boot_reports_why_and_is_retried() {
     });
 }
 
+/// Messages that a boot logs after its worker has reported the failure.
+const LATE_WORD: &str = "register_shutdown_function(function () { register_shutdown_function(function () { \
+                         usleep(50000); error_log('a late word'); }); });";
+
+/// A boot that fails.
+struct FailedBoot {
+    code: String,
+    /// The beginning of the reason.
+    report: &'static str,
+    /// Its end: what else was logged.
+    logged: &'static str,
+}
+
+impl FailedBoot {
+    fn of(code: &str, report: &'static str, logged: &'static str) -> Self {
+        Self {
+            code: code.to_owned(),
+            report,
+            logged,
+        }
+    }
+
+    /// Checks that each of three attempts has the same reason.
+    async fn check(&self, mode: ApplicationMode) {
+        let application = Application::new(&self.code);
+        let pool = WorkerPool::start(WorkerPoolPlan {
+            mode,
+            ..application.plan()
+        });
+        let pool = pool.unwrap();
+        let first = until(&pool, |status| status.totals.boot_failures >= 1).await;
+        let first = first.last_error.unwrap();
+        let is_complete = first.starts_with(self.report) && first.ends_with(self.logged);
+        assert!(is_complete, "{first}");
+        let is_repeated = first.contains("PHP Fatal error") || first.contains("PHP Parse error");
+        assert!(!is_repeated, "{first}");
+        for count in 2..=3 {
+            let status = until(&pool, |status| status.totals.boot_failures >= count).await;
+            assert_eq!(status.last_error.as_ref(), Some(&first));
+        }
+        pool.stop().await;
+    }
+}
+
+#[test]
+fn the_reason_of_a_failed_boot_does_not_depend_on_whether_the_log_or_the_report_comes_first() {
+    let late = format!("error_log('an early word'); {LATE_WORD} throw new Exception('no');");
+    let boots = [
+        FailedBoot::of("this is no PHP;", "syntax error", "index.php:2"),
+        FailedBoot::of(
+            "throw new Exception('not today');",
+            "Uncaught Exception: not today",
+            "index.php:2",
+        ),
+        FailedBoot::of(
+            &late,
+            "Uncaught Exception: no",
+            "\nan early word\na late word",
+        ),
+        FailedBoot::of(
+            "error_log('first'); error_log('second'); exit;",
+            "the script ended before it was ready",
+            "\nfirst\nsecond",
+        ),
+        FailedBoot::of(
+            "error_log('to be killed'); posix_kill(getmypid(), 9);",
+            "the FastCGI server at unix:",
+            "it closed the connection before the boot ended\nto be killed",
+        ),
+    ];
+    run(async {
+        let attempts = boots.into_iter().map(|boot| {
+            spawn_local(async move {
+                boot.check(ApplicationMode::Worker).await;
+                boot.check(ApplicationMode::Native).await;
+            })
+        });
+        for attempt in attempts.collect::<Vec<_>>() {
+            attempt.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_reason_of_a_boot_that_takes_too_long_has_what_it_logged() {
+    let application = Application::new("error_log('connecting'); while (true) { hrtime(); }");
+    let pool = WorkerPool::start(WorkerPoolPlan {
+        mode: ApplicationMode::Worker,
+        boot_limit: Duration::from_secs(1),
+        ..application.plan()
+    });
+    let pool = pool.unwrap();
+    run(async {
+        // On a busy machine, the time of an attempt can be over before PHP has come to the script.
+        until(&pool, |status| {
+            let reason = status.last_error.as_deref();
+            reason == Some("the application did not boot in time\nconnecting")
+        })
+        .await;
+        pool.stop().await;
+    });
+}
+
 #[test]
 fn a_program_that_is_not_php_is_restarted_with_delays() {
     let application = Application::new("");
@@ -202,9 +305,13 @@ fn a_program_that_is_not_php_is_restarted_with_delays() {
     let pool = WorkerPool::start(plan).unwrap();
     run(async {
         let error = get(&pool, "/").await.unwrap_err();
-        assert!(matches!(error, WorkerError::Boot { .. }), "{error}");
+        let WorkerError::Boot { message, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(&**message, "PHP ended by itself: exit status: 1");
         let status = until(&pool, |status| status.totals.boot_failures >= 3).await;
         assert!(status.totals.boots <= 6, "{status:?}");
+        assert_eq!(status.last_error.as_ref(), Some(message));
         pool.stop().await;
     });
 }
