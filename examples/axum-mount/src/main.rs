@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p apus-example-axum-mount`, then `curl 127.0.0.1:8080/api/hello/you` and `curl 127.0.0.1:8080/hello/you`.
 
+#![forbid(unsafe_code)]
+
 use apus::tower::TowerMount;
 use apus::{App, Path};
 use axum::Router;

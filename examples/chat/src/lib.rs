@@ -1,5 +1,7 @@
 //! Chat rooms: a page, a WebSocket for each visitor, and the last lines of a room for new visitors.
 
+#![forbid(unsafe_code)]
+
 mod history;
 
 use apus::websocket::{Receiver, Sender, WebSocketSettings};

@@ -1,5 +1,7 @@
 //! A dashboard: the load of a machine, live in every open page by server-sent events.
 
+#![forbid(unsafe_code)]
+
 use std::fs;
 
 use apus::sse::{Broadcast, BroadcastSettings, Event, LastEventId};

@@ -4,6 +4,8 @@
 //! cargo run -p apus-example-dashboard -- 127.0.0.1:8080
 //! ```
 
+#![forbid(unsafe_code)]
+
 use std::time::Duration;
 
 use apus::Server;

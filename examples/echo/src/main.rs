@@ -4,6 +4,8 @@
 //! cargo run -p apus-example-echo -- 127.0.0.1:8080
 //! ```
 
+#![forbid(unsafe_code)]
+
 use apus::websocket::{Compression, WebSocket, WebSocketSettings, WebSocketUpgrade};
 use apus::{App, Response};
 

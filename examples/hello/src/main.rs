@@ -1,5 +1,7 @@
 //! Responds with a greeting: `cargo run -p apus-example-hello`, then open <http://127.0.0.1:8080/>.
 
+#![forbid(unsafe_code)]
+
 use apus::assets::Assets;
 use apus::template::{Page, Renderer, Templates, context};
 use apus::{App, Path, StartError, get, routes};

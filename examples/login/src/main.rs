@@ -1,6 +1,8 @@
 //! Serves the example on 127.0.0.1:8080, with its database in the file `login.db` unless `DATABASE`
 //! names another: `DATABASE=postgres://user:password@host/name`. `login db status` shows its migrations.
 
+#![forbid(unsafe_code)]
+
 use apus::StartError;
 use apus::sql::Db;
 

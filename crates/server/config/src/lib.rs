@@ -3,6 +3,8 @@
 //! `raw` defines every key once; the parser, the reference and the JSON schema are generated from it.
 //! `resolve` turns the keys into a [`ServerPlan`], and reports all errors of the files in one run.
 
+#![forbid(unsafe_code)]
+
 mod diagnostics;
 mod environment;
 mod equivalents;

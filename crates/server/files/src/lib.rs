@@ -4,6 +4,8 @@
 //! [`Files`] is the configuration; each worker builds a [`FilesService`] from it. Responses are
 //! cached in memory in wire form, and checked against the file system at most once a second.
 
+#![forbid(unsafe_code)]
+
 mod body;
 mod changes;
 mod entry;

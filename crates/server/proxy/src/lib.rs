@@ -5,6 +5,8 @@
 //! is no response, the client gets an error response (`error_response`). A second group may get copies of
 //! requests (`mirror`).
 
+#![forbid(unsafe_code)]
+
 mod client;
 mod error_response;
 mod frame_queue;

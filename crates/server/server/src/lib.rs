@@ -1,5 +1,7 @@
 //! The server of `apus.toml`: loads the configuration, assembles its services, and runs the engine.
 
+#![forbid(unsafe_code)]
+
 pub mod application_log;
 pub mod assemble;
 mod browser;

@@ -1,5 +1,7 @@
 //! Virtual hosts (RFC 9110 section 7.4): sites, their locations, and what responds there.
 
+#![forbid(unsafe_code)]
+
 mod fields;
 mod location;
 mod observe;

@@ -1,6 +1,8 @@
 //! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, a scripted server, certificates, a relay of UDP packets, ports,
 //! databases and other processes, and waiting for conditions, for the tests of several crates.
 
+#![forbid(unsafe_code)]
+
 mod bodies;
 mod certificates;
 mod database;

@@ -1,5 +1,7 @@
 //! The application with actix-web: `bench-actix PORT`.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::future::{Ready, ready};
 use std::net::Ipv4Addr;

@@ -1,5 +1,7 @@
 //! The application with Apus: `bench-apus PORT [DATABASE]`.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;

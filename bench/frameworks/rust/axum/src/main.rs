@@ -1,5 +1,7 @@
 //! The application with axum, sqlx and minijinja: `bench-axum PORT [DATABASE [no-ping]]`.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Bodies from memory with Apus in Rust: `bench-embedded PORT FOLDER`.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;

@@ -1,5 +1,7 @@
 //! The application by hand, on hyper: `bench-hyper PORT`.
 
+#![forbid(unsafe_code)]
+
 use std::convert::Infallible;
 use std::error::Error;
 use std::net::Ipv4Addr;

@@ -1,5 +1,7 @@
 //! The application with Hyperlane: `bench-hyperlane PORT`.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 
 use hyperlane::{

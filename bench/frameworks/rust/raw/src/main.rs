@@ -2,6 +2,8 @@
 //!
 //! `bench-raw PORT FILE`: FILE is the response that is written, head and all. If it says `connection: close`, that is done.
 
+#![forbid(unsafe_code)]
+
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

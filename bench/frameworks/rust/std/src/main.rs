@@ -1,5 +1,7 @@
 //! Hello world on the standard library, with a thread for each connection: `bench-std PORT`.
 
+#![forbid(unsafe_code)]
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
