@@ -4,7 +4,6 @@ use std::error::Error;
 use std::rc::Rc;
 
 use apus_error_page::{AcceptedFormats, ErrorDetails, lacks_body, write_body};
-use apus_http::path::invalid_path_status;
 use apus_http::{Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 /// Makes the service that the server calls.
@@ -32,7 +31,7 @@ impl Service for ServerService {
         let formats = AcceptedFormats::of(&request);
         let future = match request.plain_path() {
             Ok(_) => self.0.call(request),
-            Err(_) => Response::new(invalid_path_status(&request)).into(),
+            Err(_) => Response::new(request.invalid_path_status()).into(),
         };
         future.map(move |mut response| {
             if lacks_body(&response) {

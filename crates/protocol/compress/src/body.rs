@@ -10,17 +10,14 @@ use apus_http::{Body, BodyError, BodyStream, ConnectionReservation, FileRange, F
 use bytes::{Bytes, BytesMut};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::{ContentEncoder, Encoding};
-
-/// The number of bytes that are compressed before other connections have their turn.
-pub(crate) const PIECE: usize = 32 * 1024;
+use crate::encoder::{ContentEncoder, Encoding, PIECE};
 
 /// Brotli is flushed after this number of bytes. It would hold back twice its window otherwise, in
 /// memory that is several times as much.
 const FLUSH_AFTER: usize = 64 * 1024;
 
 /// A body that is compressed as it is sent.
-pub(crate) struct CompressedBody {
+struct CompressedBody {
     source: Body,
     /// Whether each frame of the source is sent on at once, as events need it.
     flushes: bool,
@@ -45,12 +42,16 @@ enum EncoderState {
     Ended,
 }
 
+impl Encoding {
+    /// The same body, compressed as it is sent. `memory` is the reservation for it; a body that is not
+    /// going to be sent, as for HEAD, needs none.
+    pub fn stream(self, body: Body, memory: Option<ConnectionReservation>) -> Body {
+        Body::stream(CompressedBody::new(body, self, memory))
+    }
+}
+
 impl CompressedBody {
-    pub(crate) fn new(
-        source: Body,
-        encoding: Encoding,
-        memory: Option<ConnectionReservation>,
-    ) -> Self {
+    fn new(source: Body, encoding: Encoding, memory: Option<ConnectionReservation>) -> Self {
         Self {
             flushes: matches!(source, Body::Stream(_)),
             source,

@@ -3,11 +3,13 @@
 use std::io::{self, Write};
 
 use apus_http::fields::Coding;
-use apus_http::{Body, ConnectionReservation, ResponseMemory};
+use apus_http::{ConnectionReservation, ResponseMemory};
 use bytes::Bytes;
 
 use crate::Compression;
-use crate::body::{CompressedBody, PIECE};
+
+/// The number of bytes that are compressed before other connections have their turn.
+pub(crate) const PIECE: usize = 32 * 1024;
 
 /// Compresses all of a body at once.
 ///
@@ -84,12 +86,6 @@ impl Encoding {
     /// Reserves the memory for a body that is sent over a connection.
     pub fn reserve(self, connection: u64) -> Option<ConnectionReservation> {
         ResponseMemory::of_process().reserve_for(connection, self.memory())
-    }
-
-    /// The same body, compressed as it is sent. `memory` is the reservation for it; a body that is not
-    /// going to be sent, as for HEAD, needs none.
-    pub fn stream(self, body: Body, memory: Option<ConnectionReservation>) -> Body {
-        Body::stream(CompressedBody::new(body, self, memory))
     }
 }
 

@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Headers;
-use crate::response_head::FieldSummary;
+use crate::field_summary::FieldSummary;
 
 /// The format of encoded field lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,41 +33,40 @@ struct KeptForm {
 }
 
 impl EncodedForm {
-    /// The encoded form of `headers`, which this belongs to, unless they are encoded for the first time.
+    /// The encoded form of the lines, unless they are encoded for the first time.
     #[inline]
     pub(crate) fn get_or_encode<T: Any + Send + Sync>(
         &self,
-        headers: &Headers,
         format: FieldCompression,
-        encode: impl FnOnce(&Headers) -> T,
+        summarize: impl FnOnce() -> FieldSummary,
+        encode: impl FnOnce() -> T,
     ) -> Option<&T> {
         if !self.was_encoded.load(Ordering::Relaxed) {
             self.was_encoded.store(true, Ordering::Relaxed);
             return None;
         }
-        let kept = self.kept(headers);
+        let kept = self.kept(summarize);
         let form = match format {
             FieldCompression::Hpack => &kept.hpack,
             FieldCompression::Qpack => &kept.qpack,
         };
-        form.get_or_init(|| Box::new(encode(headers)))
-            .downcast_ref()
+        form.get_or_init(|| Box::new(encode())).downcast_ref()
     }
 
-    /// The summary of `headers`, which this belongs to.
+    /// The summary of the lines, which `summarize` makes.
     #[inline]
-    pub(crate) fn summary(&self, headers: &Headers) -> FieldSummary {
+    pub(crate) fn summary(&self, summarize: impl FnOnce() -> FieldSummary) -> FieldSummary {
         if !self.was_summarized.load(Ordering::Relaxed) {
             self.was_summarized.store(true, Ordering::Relaxed);
-            return FieldSummary::of(headers);
+            return summarize();
         }
-        self.kept(headers).summary
+        self.kept(summarize).summary
     }
 
-    fn kept(&self, headers: &Headers) -> &KeptForm {
+    fn kept(&self, summarize: impl FnOnce() -> FieldSummary) -> &KeptForm {
         self.kept.get_or_init(|| {
             Box::new(KeptForm {
-                summary: FieldSummary::of(headers),
+                summary: summarize(),
                 hpack: OnceLock::new(),
                 qpack: OnceLock::new(),
             })

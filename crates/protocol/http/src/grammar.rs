@@ -2,42 +2,10 @@
 
 use std::net::Ipv6Addr;
 
+pub use crate::characters::{is_field_value, is_token};
+
+use crate::characters::is_reg_name;
 use crate::scan::{field_content_len, plain_host_len};
-
-const TOKEN: u8 = 1;
-const REG_NAME: u8 = 2;
-
-/// The character classes of each byte.
-#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
-static CLASSES: [u8; 256] = {
-    let mut classes = [0; 256];
-    let mut byte = 0_u8;
-    while byte < 0x7f {
-        if matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9'
-            | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
-        {
-            classes[byte as usize] |= TOKEN;
-        }
-        if matches!(byte, b'!' | b'$' | b'&'..=b'.' | b'0'..=b'9' | b';' | b'=' | b'A'..=b'Z'
-            | b'_' | b'a'..=b'z' | b'~')
-        {
-            classes[byte as usize] |= REG_NAME;
-        }
-        byte = byte.saturating_add(1);
-    }
-    classes
-};
-
-fn is(byte: u8, class: u8) -> bool {
-    CLASSES
-        .get(usize::from(byte))
-        .is_some_and(|classes| classes & class != 0)
-}
-
-/// Whether a token may hold the byte (RFC 9110 section 5.6.2).
-pub fn is_token(byte: u8) -> bool {
-    is(byte, TOKEN)
-}
 
 /// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. A name with
 /// percent-encoding is none: no host name needs it, and two spellings would count as two hosts.
@@ -58,7 +26,7 @@ pub fn split_authority(text: &[u8]) -> Option<(&[u8], &[u8])> {
         _ => {
             let plain = plain_host_len(text);
             let rest = text.get(plain..).unwrap_or_default();
-            let others = rest.iter().take_while(|byte| is(**byte, REG_NAME));
+            let others = rest.iter().take_while(|byte| is_reg_name(**byte));
             plain.saturating_add(others.count())
         }
     };
@@ -87,11 +55,6 @@ fn is_port(digits: &[u8]) -> bool {
 /// Whether `text` is the value of a `Host` field (RFC 9110 section 7.2): an authority, or empty.
 pub fn is_host(text: &[u8]) -> bool {
     text.is_empty() || is_authority(text)
-}
-
-/// Whether a field value may hold the byte (RFC 9110 section 5.5).
-pub fn is_field_value(byte: u8) -> bool {
-    (byte == b'\t') | ((byte >= b' ') & (byte != 0x7f))
 }
 
 /// Whether these bytes can be a field value.

@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::encoded::FieldCompression;
 use crate::field_section::{FieldLine, FieldSection};
+use crate::field_summary::FieldSummary;
 use crate::grammar::{is_field_content, is_token, trim};
 use crate::known_field::{FieldSet, KnownField};
-use crate::response_head::FieldSummary;
 use crate::scan::{BLOCK, take_plain_line};
 
 /// The field lines of a head or a trailer section, in order.
@@ -401,9 +401,15 @@ impl Headers {
     /// The facts about the lines that a codec needs before it writes them.
     pub fn summary(&self) -> FieldSummary {
         match &self.0 {
-            Some(section) => section.encoded.summary(self),
-            None => FieldSummary::of(self),
+            Some(section) => section.encoded.summary(|| self.summarize()),
+            None => self.summarize(),
         }
+    }
+
+    fn summarize(&self) -> FieldSummary {
+        let section = self.0.as_ref();
+        let fields = section.map_or_else(FieldSet::default, |section| section.fields);
+        FieldSummary::of(fields, self.values_of(KnownField::ContentLength))
     }
 
     /// The lines in the form of a codec, of which one is kept for each format. `encode` makes it when the lines are encoded for the second time,
@@ -415,7 +421,9 @@ impl Headers {
         encode: impl FnOnce(&Self) -> T,
     ) -> Option<&T> {
         let section = self.0.as_ref()?;
-        section.encoded.get_or_encode(self, format, encode)
+        section
+            .encoded
+            .get_or_encode(format, || self.summarize(), || encode(self))
     }
 
     fn is_named(&self, line: FieldLine, name: &str) -> bool {

@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{Method, StatusCode};
 use smallvec::SmallVec;
 
-use crate::Request;
 use crate::scan::is_plain_path;
 
 /// The normal form of a path: percent-decoded once, `//` as one slash, dot segments resolved.
@@ -378,16 +376,6 @@ fn is_path_byte(byte: u8) -> bool {
                 | b'@'
                 | b'/'
         )
-}
-
-/// The status of the response to a request whose path has no normal form. `OPTIONS *` applies to the server
-/// as a whole (RFC 9110 section 9.3.7), and CONNECT has no path.
-pub fn invalid_path_status(request: &Request) -> StatusCode {
-    match *request.method() {
-        Method::OPTIONS if request.path() == "*" => StatusCode::NO_CONTENT,
-        Method::CONNECT => StatusCode::NOT_IMPLEMENTED,
-        _ => StatusCode::BAD_REQUEST,
-    }
 }
 
 /// Why a path has no normal form.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use http::{Method, Version};
+use http::{Method, StatusCode, Version};
 
+use crate::client::ForwardedInfo;
 use crate::path::{self, InvalidPath, PathForms};
 use crate::request_id::RequestNumber;
-use crate::trusted_proxies::ForwardedInfo;
 use crate::{
     Authority, Body, Client, ConnectionInfo, Extensions, FieldSet, Headers, HopByHopFields,
     Interim, InvalidTarget, KnownField, RequestId, Target, list,
@@ -297,6 +297,16 @@ impl Request {
             None => self.path(),
             Some(forms) => &forms.encoded,
         })
+    }
+
+    /// The status of the response if the path has no normal form. `OPTIONS *` applies to the server as a whole (RFC
+    /// 9110 section 9.3.7), and CONNECT has no path.
+    pub fn invalid_path_status(&self) -> StatusCode {
+        match *self.method() {
+            Method::OPTIONS if self.path() == "*" => StatusCode::NO_CONTENT,
+            Method::CONNECT => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::BAD_REQUEST,
+        }
     }
 
     fn path_forms(&self) -> Result<Option<&PathForms>, InvalidPath> {

@@ -1,6 +1,6 @@
 //! Looks at the bytes of names, values, targets and hosts 16 at a time, by vector instructions.
 
-use crate::grammar::is_token;
+use crate::characters::is_token;
 
 /// How many bytes at the start can be a field value (RFC 9110 section 5.5).
 pub(crate) fn field_content_len(bytes: &[u8]) -> usize {
@@ -229,7 +229,7 @@ mod blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grammar::is_field_value;
+    use crate::characters::is_field_value;
 
     /// Two blocks and a rest.
     const LONGEST: usize = 2 * 16 + 15;

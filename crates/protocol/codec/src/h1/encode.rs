@@ -2,9 +2,10 @@
 
 use http::{Method, StatusCode};
 
-use super::{BodyFraming, OutgoingRequest};
-use apus_http::response_head::{FieldSummary, decimal};
-use apus_http::{FieldSet, Headers, KnownField, ResponseHead};
+use super::BodyFraming;
+use super::outgoing_request::OutgoingRequest;
+use apus_http::response_head::decimal;
+use apus_http::{FieldSet, FieldSummary, Headers, KnownField, ResponseHead};
 
 /// The framing and connection fields of a response, as the connection decided them.
 #[derive(Clone, Copy, Debug)]

@@ -11,13 +11,15 @@ mod error;
 mod field;
 mod framing;
 mod line;
+mod outgoing_request;
 mod request;
 mod response;
 mod server;
 
-pub use client::{ClientConnection, Http1ClientEvent, InvalidRequest, OutgoingRequest};
+pub use client::{ClientConnection, Http1ClientEvent};
 pub use error::Http1Error;
 pub use framing::{BodyFraming, RequestFraming};
+pub use outgoing_request::{InvalidRequest, OutgoingRequest};
 pub use request::{HeadLimits, Http1RequestHead};
 pub use response::Http1ResponseHead;
 pub use server::{Http1ServerEvent, ServerConnection};

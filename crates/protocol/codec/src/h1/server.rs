@@ -8,8 +8,7 @@ use super::body::{BodyPiece, BodyReader, BodyWriter};
 use super::encode::{self, ResponseFraming};
 use super::request::RequestReader;
 use super::{BodyFraming, HeadLimits, Http1Error, Http1RequestHead, RequestFraming};
-use apus_http::response_head::FieldSummary;
-use apus_http::{Headers, ResponseHead};
+use apus_http::{FieldSummary, Headers, ResponseHead};
 
 /// The server's end of a connection: it decodes requests and encodes responses.
 ///

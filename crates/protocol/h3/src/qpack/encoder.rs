@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use super::instruction::InstructionReader;
 use super::preencoded::PreencodedLines;
+use super::representation::write_literal;
 use super::static_table::{self, StaticMatch};
 use super::{QpackError, max_entries};
 
@@ -293,27 +294,4 @@ impl SectionReferences {
             None => (position, after),
         });
     }
-}
-
-/// Appends a line without references to the dynamic table.
-pub(super) fn write_literal(
-    (name, value, never_indexed): (&[u8], &[u8], bool),
-    known: StaticMatch,
-    out: &mut Vec<u8>,
-) {
-    let is_secret = || never_indexed || indexing_policy(name).1.is_indexed(value).is_none();
-    match known {
-        StaticMatch::Line(index) if !never_indexed => {
-            return integer::encode(0xc0, 6, index, out);
-        }
-        StaticMatch::Line(index) | StaticMatch::Name(index) => {
-            let never = if is_secret() { 0x20 } else { 0 };
-            integer::encode(0x50 | never, 4, index, out);
-        }
-        StaticMatch::None => {
-            let never = if is_secret() { 0x10 } else { 0 };
-            encode_string(0x20 | never, 3, name, out);
-        }
-    }
-    encode_string(0, 7, value, out);
 }

@@ -9,6 +9,7 @@ mod encoder;
 mod error;
 mod instruction;
 mod preencoded;
+mod representation;
 mod static_table;
 
 pub use self::decoder::{QpackDecoder, SectionProgress};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::encoder::write_literal;
+use super::representation::write_literal;
 use super::static_table;
 use apus_http::Headers;
 use apus_http::response_head::is_connection_field;

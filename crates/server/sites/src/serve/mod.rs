@@ -625,5 +625,5 @@ fn invalid_path(request: &Request, error: InvalidPath) -> Response {
     trace::note(request, || {
         Step::new(StepKind::Location, "none", error.to_string())
     });
-    Response::new(path::invalid_path_status(request))
+    Response::new(request.invalid_path_status())
 }

@@ -266,7 +266,7 @@ impl AppService {
                 return Ok(target);
             }
             Err(error) => {
-                let status = path::invalid_path_status(request);
+                let status = request.invalid_path_status();
                 return Err(match status.is_client_error() {
                     true => Error::new(status, error).into_response(),
                     false => Response::new(status),

@@ -8,6 +8,7 @@ mod decoder;
 mod encoder;
 mod error;
 mod preencoded;
+mod representation;
 mod static_table;
 
 pub use self::decoder::HpackDecoder;

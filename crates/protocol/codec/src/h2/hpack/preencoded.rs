@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::encoder::{FieldEncoding, FieldForm, string};
+use super::representation::{FieldEncoding, FieldForm, string};
 use apus_http::Headers;
 use apus_http::response_head::is_connection_field;
 
