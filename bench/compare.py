@@ -9,15 +9,17 @@ import sys
 import tomllib
 from pathlib import Path
 
-from comparison import cases, compared, host, page, report, servers
+from comparison import cases, compared, excerpts, host, page, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
+# With tables of some of its figures.
+READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
 # The runs that the page shows; the others are kept apart.
 RESULTS = servers.BENCH / "results"
 TRIALS = servers.BUILD / "results"
 REASONS = servers.BENCH / "reasons.toml"
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+MARKERS = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 
 def arguments():
@@ -33,7 +35,7 @@ def arguments():
     parser.add_argument("--write", action="store_true",
                         help="store the run in bench/results and put it into BENCHMARKS.md; with --case the other cases stay")
     parser.add_argument("--report", action="store_true",
-                        help="run nothing; write BENCHMARKS.md from the newest result of each case in bench/results")
+                        help="run nothing; write BENCHMARKS.md and the tables of README from the newest result of each case in bench/results")
     return parser.parse_args()
 
 
@@ -98,22 +100,38 @@ def newest_results(folder):
     return runs, found
 
 
+def replaced(text, name, table):
+    """The text of a page with other lines between the markers of a name."""
+    begin, end = (marker.format(name) for marker in MARKERS)
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        sys.exit(f"bench: a page lacks {begin} or {end}")
+    return f"{before}{begin}\n\n{table}\n{end}{after}"
+
+
 def rendered(text, folder=RESULTS):
     """The text of the page with the figures of a folder in it, and the cases that missed a goal for no written reason."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"bench: BENCHMARKS.md lacks {BEGIN} or {END}")
     runs, results = newest_results(folder)
     reasons = tomllib.loads(REASONS.read_text())["reason"]
-    figures = page.figures(runs, results, reasons)
-    return f"{before}{BEGIN}\n\n{figures}\n{END}{after}", page.unexplained(results, reasons)
+    return replaced(text, "figures", page.figures(runs, results, reasons)), page.unexplained(results, reasons)
+
+
+def rendered_readme(path, folder=RESULTS):
+    """The text of a README with the figures of a folder in its tables."""
+    _, results = newest_results(folder)
+    text = path.read_text()
+    for name in excerpts.TABLES:
+        text = replaced(text, name, excerpts.table(name, excerpts.language_of(path), results) + "\n")
+    return text
 
 
 def write_page():
     text, unexplained = rendered(PAGE.read_text())
     PAGE.write_text(text)
-    print("wrote BENCHMARKS.md")
+    for path in READMES:
+        path.write_text(rendered_readme(path))
+    print("wrote BENCHMARKS.md and the tables of README")
     if unexplained:
         sys.exit(f"bench: {', '.join(unexplained)} missed a goal: write the reason in {REASONS.relative_to(ROOT)}")
 

@@ -1,5 +1,6 @@
-"""The figures of BENCHMARKS.md: a table for each door, and the goals that were missed, with their reasons."""
+"""The figures of BENCHMARKS.md: a table for each kind of load, and below it the goals that were missed, with their reasons."""
 
+import textwrap
 from dataclasses import dataclass
 
 from . import report
@@ -69,11 +70,12 @@ def figures(runs, results, reasons):
     """Markdown, from the runs by name, the result of each case, and why goals are missed."""
     parts = [_origin(runs, results)]
     for table in TABLES:
-        rows = [row for case in table.cases if case.name in results for row in _rows(table, case, results[case.name])]
+        cases = [case for case in table.cases if case.name in results]
+        rows = [row for case in cases for row in _rows(table, case, results[case.name])]
         if rows:
-            parts.append(f"### {table.title}")
-            parts.append("\n".join([*_header(table), *rows]))
-    parts += [_errors(results), "## Where it falls short", _falls_short(results, reasons)]
+            parts += [f"### {table.title}", "\n".join([*_header(table), *rows])]
+            parts += _falls_short({case.name: results[case.name] for case in cases}, reasons)
+    parts += [_errors(results), _summary(results)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,14 +104,14 @@ def _origin(runs, results):
             f"[{name}](bench/results/{name}.json) at {run['host']['commit']}")
     # A list, as machines differ: rows of one are not to be compared with those of another.
     lines = [f"- {host}, {_extent(rounds, seconds)}: {', '.join(stored)}." for (host, rounds, seconds), stored in by_host.items()]
-    return "\n".join([f"Measured with {', '.join(versions)}. The runs:", "", *lines])
+    return "\n".join([_wrapped(f"Measured with {', '.join(versions)}. The runs:", ""), "", *map(_wrapped, lines)])
 
 
 def _header(table):
     headers = ["load", *(COLUMNS[metric] for metric in table.columns), *(f"of {NAMES.get(peer, peer)}" for peer in table.peers),
-               "goals", "run"]
-    right = len(headers) - 3
-    return ["| " + " | ".join(headers) + " |", "| --- |" + " ---: |" * right + " --- | --- |"]
+               "goals met", "run"]
+    right = len(headers) - 2
+    return ["| " + " | ".join(headers) + " |", "| --- |" + " ---: |" * right + " --- |"]
 
 
 def _rows(table, case, result):
@@ -126,7 +128,7 @@ def _rows(table, case, result):
             f"{title} `{case.name}`",
             *(_cell(metric, servers[server], servers.get("nginx", {})) for metric in table.columns),
             *(_ratio(servers[server], servers.get(peer, {}), table.metric) for peer in table.peers),
-            _goals([verdict for verdict in verdicts if verdict["of"] == server], table.metric),
+            _met([verdict for verdict in verdicts if verdict["of"] == server]),
             result["run"],
         ]) + " |"
 
@@ -152,17 +154,22 @@ def _verdicts(case, result):
     return [verdict for verdict in report.verdicts(case, result["servers"]) if verdict["metric"] != "errors" or not verdict["met"]]
 
 
-def _goals(verdicts, usual=""):
-    """The metric is named if it is not the usual one of the table; what was reached is bold if that is not enough."""
+def _met(verdicts):
+    """How many goals are met; bold if one is not."""
+    met = sum(verdict["met"] for verdict in verdicts)
+    text = f"{met} of {len(verdicts)}" if verdicts else ""
+    return text if met == len(verdicts) else f"**{text}**"
+
+
+def _goals(verdicts):
+    """Goals that were missed, and what was reached."""
     by_bound = {}
     for verdict in verdicts:
         metric, versus = verdict["metric"], verdict["versus"]
         bound, reached = (f"{verdict['bound']:.3g}", f"{verdict['reached']:#.3g}") if versus else (
             _value(metric, verdict["bound"]), _value(metric, verdict["reached"]))
-        name = "" if metric == usual else report.METRICS[metric] + " "
         peer = f" of {NAMES.get(versus, versus)}" + (" (the best)" if verdict["best"] else "") if versus else ""
-        by_bound.setdefault(f"{name}{'≥' if verdict['at_least'] else '≤'} {bound}", []).append(
-            f"{peer}: " + (reached if verdict["met"] else f"**{reached}**"))
+        by_bound.setdefault(f"{report.METRICS[metric]} {'≥' if verdict['at_least'] else '≤'} {bound}", []).append(f"{peer}: {reached}")
     return "; ".join(bound + ",".join(reached) for bound, reached in by_bound.items())
 
 
@@ -190,14 +197,26 @@ def unexplained(results, reasons):
 
 
 def _falls_short(results, reasons):
+    """The missed goals of the cases of a table: a list of groups, each with the reason of its cases."""
     found = missed(results)
-    lines = ["| goal: **reached** | why |", "| --- | --- |"]
-    for reason in reasons:
-        goals = [f"`{name}`: {'; '.join(found[name])}" for name in reason["cases"] if name in found]
-        if goals:
-            lines.append(f"| {'<br>'.join(goals)} | {' '.join(reason['why'].split())} |")
-    lines += [f"| `{name}`: {'; '.join(found[name])} | |" for name in unexplained(results, reasons)]
-    return "\n".join(lines)
+    groups = [([name for name in reason["cases"] if name in found], " ".join(reason["why"].split())) for reason in reasons]
+    groups.append((unexplained(results, reasons), "No reason is known yet."))
+    items = []
+    for names, why in groups:
+        if not names:
+            continue
+        goals = [f"  - `{name}`: {'; '.join(found[name])}" for name in names]
+        items.append("\n".join(["- " + _wrapped(why), *goals]))
+    return ["Goals that are missed, and why:", "\n".join(items)] if items else []
+
+
+def _wrapped(text, indent="  "):
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _summary(results):
+    verdicts = [verdict for name, result in results.items() for verdict in _verdicts(BY_NAME[name], result)]
+    return f"{sum(verdict['met'] for verdict in verdicts)} of {len(verdicts)} goals are met."
 
 
 def _value(metric, value):
