@@ -18,6 +18,7 @@ mod core;
 mod counters;
 mod descriptor;
 mod endpoint;
+mod endpoint_state;
 mod events;
 mod half_open;
 mod keys;

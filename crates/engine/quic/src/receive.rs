@@ -8,7 +8,7 @@ use apus_quic_protocol::{DatagramEvent, DatagramSource, IncomingConnection, Tran
 
 use crate::connection_id::destination;
 use crate::core::ConnectionCore;
-use crate::endpoint::EndpointState;
+use crate::endpoint_state::EndpointState;
 use crate::half_open::{HalfOpenRoom, client_network};
 use crate::udp::UdpIo;
 use crate::workers::HandedPacket;

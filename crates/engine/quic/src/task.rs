@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::core::ConnectionCore;
-use crate::endpoint::EndpointState;
+use crate::endpoint_state::EndpointState;
 use crate::events::QuicCloseReason;
 use crate::receive::PacketHandler;
 use crate::send::SendBuffer;
@@ -258,7 +258,7 @@ impl Future for EndpointTask {
             return Poll::Pending;
         }
         let has_more_to_send = this.send(cx, now);
-        if this.state.is_stopping.get() && !this.state.has_connections() {
+        if this.state.is_stopping.get() && this.state.connection_count() == 0 {
             return Poll::Ready(());
         }
         if let Err(error) = this.timer.set(this.heap.earliest(), now) {

@@ -3,15 +3,12 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_codec::h1::{
-    BodyFraming, ClientConnection, Http1ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
-};
-use apus_http::{Headers, StatusCode};
+use apus_codec::h1::{BodyFraming, Http1Error, Http1ResponseHead, OutgoingRequest};
 use apus_transport::yield_to_ready_tasks;
-use bytes::Bytes;
 
+use super::response_part::Http1ResponsePart;
 use super::{Http1ClientConnection, response_body};
-use crate::exchange::{ClientExchange, SerialConnection};
+use crate::exchange::ClientExchange;
 use crate::upload::RequestUpload;
 use crate::{
     ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, refuses_body,
@@ -67,13 +64,6 @@ impl Http1Exchange {
             }),
         })
     }
-}
-
-/// A part of a response.
-pub(super) enum Http1ResponsePart {
-    Head(Http1ResponseHead),
-    Data(Bytes),
-    End(Option<Headers>),
 }
 
 impl Http1ClientConnection {
@@ -190,58 +180,5 @@ impl Http1ClientConnection {
             return Poll::Ready(false);
         }
         Poll::Ready(true)
-    }
-
-    /// Forwards an interim response.
-    fn inform(&mut self, status: StatusCode, headers: Headers) {
-        if status == StatusCode::CONTINUE && self.serial.upload.is_held() {
-            self.serial.limits.read_until = None;
-            self.serial.upload.release();
-        }
-        if let Some(interim) = &self.interim {
-            interim.send(status, headers);
-        }
-    }
-}
-
-impl ClientExchange for Http1ClientConnection {
-    type Codec = ClientConnection;
-    type Part = Http1ResponsePart;
-
-    fn serial(&mut self) -> &mut SerialConnection<ClientConnection> {
-        &mut self.serial
-    }
-
-    /// The next part of the response that is in the input.
-    fn parse_part(&mut self) -> Result<Option<Http1ResponsePart>, FailureCause> {
-        loop {
-            let found = self.serial.codec.handle_input(self.serial.input.unread());
-            let (consumed, event) = found.map_err(|error| FailureCause::Protocol(error.into()))?;
-            if let Http1ClientEvent::Data(range) = event {
-                return Ok(Some(Http1ResponsePart::Data(
-                    self.serial.input.take(range, consumed),
-                )));
-            }
-            self.serial.input.consume(consumed);
-            match event {
-                Http1ClientEvent::Informational(status, headers) => self.inform(status, headers),
-                Http1ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
-                Http1ClientEvent::End(trailers) => {
-                    return Ok(Some(Http1ResponsePart::End(trailers)));
-                }
-                Http1ClientEvent::Incomplete | Http1ClientEvent::Data(_) => return Ok(None),
-            }
-        }
-    }
-
-    /// Handles the end of the connection.
-    fn handle_eof(&mut self) -> Result<Http1ResponsePart, FailureCause> {
-        if self.serial.codec.ends_with_connection() && self.serial.transport.is_cut_off() {
-            return Err(FailureCause::Closed);
-        }
-        match self.serial.codec.handle_eof() {
-            Ok(Http1ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
-            _ => Err(FailureCause::Closed),
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod response_body;
+mod response_part;
 
 pub(crate) use self::exchange::Http1Exchange;
 

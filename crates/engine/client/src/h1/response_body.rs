@@ -7,7 +7,7 @@ use apus_http::{Body, BodyError, BodyStream, Frame};
 use apus_transport::tunnel::Http1Tunnel;
 
 use super::Http1ClientConnection;
-use super::exchange::Http1ResponsePart;
+use super::response_part::Http1ResponsePart;
 use crate::exchange::{ClientExchange, SerialConnection};
 use crate::{ClientResponse, FailureCause};
 

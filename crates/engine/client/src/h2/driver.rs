@@ -111,6 +111,38 @@ impl Http2ClientDriver {
         Ok(progress)
     }
 
+    /// Waits for the next deadline.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ping_at = self.ping_at();
+        self.timers.poll(cx, [self.streams.examine_at, ping_at])
+    }
+
+    /// When to send a PING, or to give up waiting for its acknowledgement; `None` while no request is open.
+    fn ping_at(&self) -> Option<Instant> {
+        let awaits_ack = self.streams.protocol.codec.awaits_ping_ack();
+        let is_used = self.streams.is_used();
+        is_used.then(|| self.timers.ping_at(awaits_ack))
+    }
+
+    /// Handles the deadlines that have passed.
+    fn handle_deadline(&mut self, now: Instant) -> Result<(), CloseReason<ConnectionError>> {
+        if self.timers.is_write_overdue(now) {
+            return Err(CloseReason::TimedOut);
+        }
+        if self.ping_at().is_some_and(|at| at <= now) {
+            let protocol = &mut self.streams.protocol;
+            if protocol.codec.awaits_ping_ack() {
+                tracing::debug!("an origin acknowledges no PING");
+                return Err(CloseReason::TimedOut);
+            }
+            self.timers.note_ping(now);
+            let frames = protocol.out.frames(&protocol.buffers);
+            protocol.codec.ping(frames);
+        }
+        self.streams.examine_if_due(now);
+        Ok(())
+    }
+
     /// Why the connection ends, if it has.
     fn ended(&mut self) -> Option<CloseReason<ConnectionError>> {
         let is_unused = !self.streams.is_used() && self.streams.is_unwanted();

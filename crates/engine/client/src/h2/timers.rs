@@ -3,13 +3,10 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_codec::h2::ConnectionError;
 use apus_transport::{TICK, coarse_now};
 
-use super::driver::Http2ClientDriver;
 use crate::Timeouts;
 use crate::deadline::{DeadlineTimer, after};
-use crate::streams::CloseReason;
 
 /// After so many round trips without input, although requests are open, the origin gets a PING.
 const SILENT_ROUND_TRIPS: u32 = 2;
@@ -68,55 +65,35 @@ impl ClientTimers {
     pub(super) fn unblocked(&mut self) {
         self.write_by = None;
     }
-}
-
-impl Http2ClientDriver {
-    /// Waits for the next deadline.
-    pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ping_at = self.ping_at();
-        let timers = &mut self.timers;
-        let deadlines = [self.streams.examine_at, timers.write_by, ping_at];
-        match deadlines.into_iter().flatten().min() {
-            Some(at) => timers.deadline.poll(cx, at),
-            None => Poll::Pending,
-        }
-    }
 
     /// When to send a PING, or to give up waiting for its acknowledgement.
-    fn ping_at(&self) -> Option<Instant> {
-        let timers = &self.timers;
-        if !self.streams.is_used() {
-            return None;
-        }
-        let at = match self.streams.protocol.codec.awaits_ping_ack() {
-            true => timers.read_at.max(timers.pinged_at) + timers.round_trip,
-            false if timers.is_quiet => timers.read_at + QUIET,
-            false => timers.read_at + timers.round_trip * SILENT_ROUND_TRIPS,
+    pub(super) fn ping_at(&self, awaits_ack: bool) -> Instant {
+        let at = if awaits_ack {
+            self.read_at.max(self.pinged_at) + self.round_trip
+        } else if self.is_quiet {
+            self.read_at + QUIET
+        } else {
+            self.read_at + self.round_trip * SILENT_ROUND_TRIPS
         };
-        Some(at + TICK)
+        at + TICK
     }
 
-    /// Handles the deadlines that have passed.
-    pub(super) fn handle_deadline(
-        &mut self,
-        now: Instant,
-    ) -> Result<(), CloseReason<ConnectionError>> {
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(self.timers.write_by) {
-            return Err(CloseReason::TimedOut);
+    pub(super) fn note_ping(&mut self, now: Instant) {
+        self.pinged_at = now;
+        self.is_quiet = true;
+    }
+
+    /// Whether the origin took none of the output for too long.
+    pub(super) fn is_write_overdue(&self, now: Instant) -> bool {
+        self.write_by.is_some_and(|at| at <= now)
+    }
+
+    /// Waits for the first of these times and of the limit of writing.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, others: [Option<Instant>; 2]) -> Poll<()> {
+        let deadlines = others.into_iter().chain([self.write_by]);
+        match deadlines.flatten().min() {
+            Some(at) => self.deadline.poll(cx, at),
+            None => Poll::Pending,
         }
-        if is_due(self.ping_at()) {
-            let protocol = &mut self.streams.protocol;
-            if protocol.codec.awaits_ping_ack() {
-                tracing::debug!("an origin acknowledges no PING");
-                return Err(CloseReason::TimedOut);
-            }
-            self.timers.pinged_at = now;
-            self.timers.is_quiet = true;
-            let frames = protocol.out.frames(&protocol.buffers);
-            protocol.codec.ping(frames);
-        }
-        self.streams.examine_if_due(now);
-        Ok(())
     }
 }

@@ -16,7 +16,8 @@ use apus_http::{
 use apus_transport::take_yield;
 
 use super::request_body::Http1RequestBody;
-use super::send::{BodySendError, GATHER};
+use super::send::GATHER;
+use super::write::BodySendError;
 use super::{Http1Connection, Http1End, ProtocolSwitch};
 
 /// Pipelined bytes that are read while a handler works, to notice a client that closes.

@@ -12,7 +12,7 @@ use apus_http::{Body, BodyError, Frame};
 
 use super::Http1Connection;
 use super::request_body::Http1RequestBody;
-use super::write::COPY_MOST;
+use super::write::{BodySendError, COPY_MOST};
 
 /// Encoded bytes that are gathered before a write, while more are available.
 pub(super) const GATHER: usize = 32 * 1024;
@@ -166,29 +166,6 @@ impl Http1Connection<'_> {
         match frame {
             Ok(frame) => frame.map(Ok),
             Err(error) => Some(Err(error)),
-        }
-    }
-}
-
-/// Why a body was not sent whole.
-pub(super) enum BodySendError {
-    /// Its source failed after so many bytes.
-    Source { sent: u64 },
-    /// The client closed, or is too slow.
-    Client { error: io::Error, sent: u64 },
-}
-
-impl BodySendError {
-    /// The same error, after this number of earlier bytes.
-    fn after(self, before: u64) -> Self {
-        match self {
-            Self::Source { sent } => Self::Source {
-                sent: sent + before,
-            },
-            Self::Client { error, sent } => Self::Client {
-                error,
-                sent: sent + before,
-            },
         }
     }
 }

@@ -15,7 +15,6 @@ use apus_transport::file::{is_cached, read_away, read_cached, read_cold};
 use rustix::io::Errno;
 
 use super::Http1Connection;
-use super::send::BodySendError;
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
 pub(super) const COPY_MOST: usize = 4 * 1024;
@@ -29,6 +28,29 @@ type Observer = Box<dyn FnOnce(&Completion)>;
 pub(super) struct PendingCompletion {
     observers: Vec<Observer>,
     completion: Completion,
+}
+
+/// Why a body was not sent whole.
+pub(super) enum BodySendError {
+    /// Its source failed after so many bytes.
+    Source { sent: u64 },
+    /// The client closed, or is too slow.
+    Client { error: io::Error, sent: u64 },
+}
+
+impl BodySendError {
+    /// The same error, after this number of earlier bytes.
+    pub(super) fn after(self, before: u64) -> Self {
+        match self {
+            Self::Source { sent } => Self::Source {
+                sent: sent + before,
+            },
+            Self::Client { error, sent } => Self::Client {
+                error,
+                sent: sent + before,
+            },
+        }
+    }
 }
 
 impl Http1Connection<'_> {

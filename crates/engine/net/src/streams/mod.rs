@@ -3,6 +3,7 @@
 //! The driver of a connection reads events and passes them on to [`RequestStreams`], which calls the service,
 //! polls the streams that were woken, and sends the responses by means of a [`StreamProtocol`].
 
+mod completion;
 mod deadlines;
 mod idle;
 mod interim;
@@ -20,10 +21,10 @@ use std::time::Instant;
 use apus_http::{ConnectionInfo, InterimQueue};
 use apus_transport::{PollBudget, StreamWakers, UnreadBytes};
 
+pub(crate) use self::completion::CompletionObservers;
 pub(crate) use self::idle::IdlePeriod;
 pub(crate) use self::protocol::{ResetReason, SlotKey, Stall, StreamProtocol};
 pub(crate) use self::requests::StreamRequest;
-pub(crate) use self::table::CompletionObservers;
 use self::table::ServerStreams;
 use crate::alt_svc::AltSvc;
 use crate::connection_table::NEVER;

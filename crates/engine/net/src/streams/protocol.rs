@@ -4,7 +4,7 @@ use apus_codec::h2::ExpectedBody;
 use apus_http::{Headers, ResponseHead, StatusCode};
 use bytes::Bytes;
 
-use super::table::CompletionObservers;
+use super::completion::CompletionObservers;
 
 /// Identifies a stream while it is open.
 pub(crate) trait SlotKey: Copy + PartialEq {

@@ -8,7 +8,8 @@ use apus_codec::h2::ExpectedBody;
 use apus_http::{Body, Response, ResponseHead, ResponseOutcome, StatusCode};
 use apus_transport::{BodyChunk, deadline_from, tunnel};
 
-use super::table::{CompletionObservers, StreamKind, StreamWork};
+use super::completion::CompletionObservers;
+use super::table::{StreamKind, StreamWork};
 use super::{RequestStreams, ResetReason, SlotKey, StreamProtocol};
 use crate::connection_table::NEVER;
 

@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
 
-use apus_http::{BodyStream, Completion, Response, ResponseOutcome, StatusCode};
+use apus_http::{BodyStream, Response};
 use apus_transport::BodyChunk;
 use bytes::Bytes;
 
+use super::completion::CompletionObservers;
 use super::protocol::SlotKey;
 use super::request_body::StreamRequestBody;
 
@@ -75,17 +75,6 @@ pub(super) enum StreamWork {
     Reading(Pin<Box<dyn Future<Output = io::Result<Bytes>>>>),
     /// The tunnel.
     Tunnel(Pin<Box<dyn Future<Output = ()>>>),
-}
-
-type Observer = Box<dyn FnOnce(&Completion)>;
-
-/// The observers of a response's completion, and its data so far.
-pub(crate) struct CompletionObservers {
-    observers: Vec<Observer>,
-    completion: Completion,
-    arrived: Instant,
-    /// When the transport had the whole response, if that is known.
-    sent_in: Option<Duration>,
 }
 
 /// How many slots are added at a time.
@@ -156,52 +145,5 @@ impl<K: SlotKey> ServerStreams<K> {
     /// Releases all memory, while there is no stream.
     pub(super) fn shrink(&mut self) {
         self.0 = Vec::new();
-    }
-}
-
-impl CompletionObservers {
-    /// Takes the observers of `response`; mostly there are none.
-    pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
-        response.is_observed().then(|| {
-            Box::new(Self {
-                observers: response.take_observers(),
-                completion: Completion {
-                    status: StatusCode::OK,
-                    body_bytes: 0,
-                    bytes: 0,
-                    duration: Duration::ZERO,
-                    outcome: ResponseOutcome::Complete,
-                    origin: None,
-                    cache: None,
-                },
-                arrived,
-                sent_in: None,
-            })
-        })
-    }
-
-    pub(super) fn sent_head(&mut self, status: StatusCode, bytes: u64) {
-        self.completion.status = status;
-        self.completion.bytes += bytes;
-    }
-
-    /// Counts data, and its framing.
-    pub(super) fn sent(&mut self, body_bytes: u64, framing_bytes: u64) {
-        self.completion.body_bytes += body_bytes;
-        self.completion.bytes += body_bytes + framing_bytes;
-    }
-
-    /// Notes that the transport has the whole response: what follows is not the time of the server.
-    pub(crate) fn sent_all(&mut self) {
-        self.sent_in = Some(self.arrived.elapsed());
-    }
-
-    /// Reports how the response ended.
-    pub(crate) fn notify(mut self, outcome: ResponseOutcome) {
-        self.completion.outcome = outcome;
-        self.completion.duration = self.sent_in.unwrap_or_else(|| self.arrived.elapsed());
-        for observer in self.observers {
-            observer(&self.completion);
-        }
     }
 }

@@ -7,12 +7,7 @@ use apus_http::{TlsInfo, TlsVersion};
 use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
 
 use super::handshake::identity;
-use super::settings::{HandshakeClient, OnDemandLookup, TlsSettings};
-
-/// What a connection has to know of its site.
-pub(super) struct QuicSite {
-    pub(super) certificate_names: Arc<[Box<str>]>,
-}
+use super::settings::{HandshakeClient, OnDemandLookup, QuicSite, TlsSettings};
 
 impl SelectServerTls for TlsSettings {
     fn select(

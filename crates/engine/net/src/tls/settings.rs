@@ -20,7 +20,6 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 
 use super::policy::TlsPolicy;
-use super::quic::QuicSite;
 use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
 use super::tickets::TicketSecrets;
 
@@ -245,6 +244,11 @@ pub(super) struct TlsSiteConfig {
     pub(super) certificate_names: Arc<[Box<str>]>,
     /// The configuration keeps only parts of it; a reload looks for the whole.
     _sessions: Option<Arc<TlsSessions>>,
+}
+
+/// What a QUIC connection has to know of its site.
+pub(super) struct QuicSite {
+    pub(super) certificate_names: Arc<[Box<str>]>,
 }
 
 impl TlsSettings {

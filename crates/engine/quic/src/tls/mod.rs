@@ -19,7 +19,7 @@ use session::ServerSession;
 pub use client::QuicClientTls;
 pub use server::{QuicServerTls, SelectServerTls};
 
-pub(crate) use server::ServerTlsSelection;
+pub(crate) use session::ServerTlsSelection;
 
 /// The suite that protects Initial packets (RFC 9001 section 5.2).
 pub(crate) fn initial_suite() -> Result<Suite, QuicTlsError> {

@@ -5,12 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use apus_quic_protocol::{QuicVersion, ServerOffer, StartTlsSession, TlsSession};
+use apus_quic_protocol::QuicVersion;
 use rustls::quic::{ServerConnection, Version};
 use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
 use super::QuicTlsError;
-use super::session::ServerSession;
 
 /// The value of `max_early_data_size` that QUIC requires (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
@@ -138,16 +137,5 @@ impl ProducesTickets for NoTickets {
 impl fmt::Debug for QuicServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("QuicServerTls")
-    }
-}
-
-/// The TLS of an endpoint, which selects that of the site by the ClientHello.
-pub(crate) struct ServerTlsSelection {
-    pub(crate) sites: Arc<dyn SelectServerTls>,
-}
-
-impl StartTlsSession for ServerTlsSelection {
-    fn start(&self, offer: ServerOffer) -> Box<dyn TlsSession> {
-        Box::new(ServerSession::new(Arc::clone(&self.sites), offer))
     }
 }

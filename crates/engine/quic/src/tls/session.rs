@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use apus_quic_protocol::{QuicVersion, ServerOffer, TlsSession, TransportError};
+use apus_quic_protocol::{QuicVersion, ServerOffer, StartTlsSession, TlsSession, TransportError};
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
 use rustls::quic::{Connection, DirectionalKeys, KeyChange, ServerConnection};
@@ -15,6 +15,17 @@ use super::server::{QuicServerTls, SelectServerTls};
 /// The alerts `unexpected_message` and `internal_error` (RFC 8446 section 6.2).
 const UNEXPECTED_MESSAGE: u8 = 10;
 const INTERNAL_ERROR: u8 = 80;
+
+/// The TLS of an endpoint, which selects that of the site by the ClientHello.
+pub(crate) struct ServerTlsSelection {
+    pub(crate) sites: Arc<dyn SelectServerTls>,
+}
+
+impl StartTlsSession for ServerTlsSelection {
+    fn start(&self, offer: ServerOffer) -> Box<dyn TlsSession> {
+        Box::new(ServerSession::new(Arc::clone(&self.sites), offer))
+    }
+}
 
 /// The TLS session of a server connection.
 pub(super) struct ServerSession {
@@ -46,7 +57,7 @@ struct CompleteHandshake {
 
 impl ServerSession {
     /// The session of a connection with this offer.
-    pub(super) fn new(sites: Arc<dyn SelectServerTls>, offer: ServerOffer) -> Self {
+    fn new(sites: Arc<dyn SelectServerTls>, offer: ServerOffer) -> Self {
         Self {
             sites,
             stage: Stage::Hello {
