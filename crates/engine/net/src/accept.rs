@@ -128,6 +128,9 @@ impl AcceptSocket {
         else {
             return false;
         };
+        // Tried before: to close the socket at once resets what is in its queue, and to accept until it is empty
+        // leaves the time between the last accept and the close. Connections were reset when a reload moved a port
+        // to another address.
         let attached = SockRef::from(listener).attach_filter(&DROP_SYN);
         if let Err(error) = &attached {
             tracing::debug!(%error, "clients that connect while a listener closes may be reset");

@@ -74,6 +74,7 @@ enum SleepStage {
 pub(crate) fn before_wait() {
     IDLE_TIMER.with(|timer| {
         let stage = timer.stage.get();
+        // This runs before each wait of a busy worker, so it is one comparison there.
         if !matches!(stage, SleepStage::Willing | SleepStage::Ready(_)) {
             return;
         }

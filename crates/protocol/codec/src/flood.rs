@@ -85,6 +85,7 @@ impl FloodBudget {
 
     fn refill(&mut self, seconds: u32) {
         let tokens = self.per_second.saturating_mul(seconds);
+        // Time fills up to `max` only: a connection that was idle for an hour must not be owed an hour of events.
         let filled = self.tokens.saturating_add(tokens).min(self.max);
         self.tokens = self.tokens.max(filled);
     }

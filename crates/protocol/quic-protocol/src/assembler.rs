@@ -64,12 +64,16 @@ impl Assembler {
         let start = offset.max(self.ready_end);
         if start > self.ready_end {
             self.fill_gaps(start, data);
+            // Gaps are bounded by the memory that they cost, not by their number. A limit of their number ended
+            // uploads that lost many packets in a full queue, and a client that sends every second byte made 12 MB
+            // of entries of 1.9 MB of data (RUSTSEC-2026-0185).
             let is_too_much = self.ahead.len() * OVERHEAD > MOST_OVERHEAD + self.capacity;
             return match is_too_much {
                 true => Err(TooManyGaps),
                 false => Ok(()),
             };
         }
+        // Nearly all data arrives in order, which then never touches the tree.
         if self.ahead.is_empty() {
             self.push_ready(data);
         } else {
@@ -180,6 +184,7 @@ impl Assembler {
         };
         self.read += data.len() as u64;
         if self.ready.is_empty() {
+            // An idle stream must not keep the room of its busiest moment: a server has many of them.
             self.ready.shrink_to(4);
         }
         Some(data.freeze())

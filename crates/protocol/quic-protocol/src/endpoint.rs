@@ -153,6 +153,9 @@ impl ProtocolEndpoint {
                 ConnectionId::checked(destination)?
             }
         };
+        // The IDs that this end issued are looked up first and without a keyed hash: nobody else can choose them.
+        // Those that clients choose for their first packets have a map with one, as a client could make them
+        // collide.
         let known = self
             .issued
             .get(&destination)

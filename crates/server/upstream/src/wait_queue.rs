@@ -68,6 +68,8 @@ impl ServiceOrder {
             QueueOutcome::Abandoned => self.responses = 0,
         }
         self.abandoned = self.abandoned << 1 | u32::from(outcome == QueueOutcome::Abandoned);
+        // With first in, first out and more requests than an origin serves, each response came just after its
+        // client had gone, so that nobody got one.
         if self.abandoned.count_ones() > MOST_ABANDONED {
             self.is_newest_first = true;
         } else if self.responses >= CALM_RESPONSES {

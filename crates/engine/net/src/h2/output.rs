@@ -36,6 +36,9 @@ impl Http2Connection<'_> {
                 self.wrote_much = written >= LARGE_WRITE;
                 self.timers.unblocked(self.worker.clock.ticks());
                 let flushed = self.transport.poll_flush(cx);
+                // Up to four megabytes of a large download stood in the socket once before a small response of the
+                // same connection. A client that takes everything gets large batches; one that does not gets small
+                // ones, so that the next batch follows the priorities of its time.
                 self.batch = match flushed.is_ready() && !self.streams.protocol.out.is_partial() {
                     true => (2 * self.batch).min(BATCH),
                     false => (self.batch / 2).max(BATCH_LEAST),

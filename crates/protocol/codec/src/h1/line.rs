@@ -52,6 +52,8 @@ impl LineReader {
         };
         let window = input.get(..limit).unwrap_or(input);
         let unscanned = window.get(self.scanned..).unwrap_or_default();
+        // What was searched already is not searched again: a client that sends a long line byte by byte would cost
+        // the square of its length.
         let Some(at) = memchr::memchr(b'\n', unscanned) else {
             self.scanned = window.len();
             return if window.len() >= limit {

@@ -86,6 +86,8 @@ impl RequestReader {
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
             let Some(head) = &mut self.head else {
+                // A ClientHello that was sent to the port of HTTP, for example, is recognised by its first byte,
+                // and not kept until it has become longer than a request line may be.
                 if rest.first().is_some_and(|first| !can_start_request(*first)) {
                     return Err(Http1Error::RequestLine);
                 }
@@ -156,6 +158,8 @@ impl RequestReader {
             MessageLength::Known(length) => RequestFraming::Length(length),
             MessageLength::Chunked => RequestFraming::Chunked,
         };
+        // The body of a CONNECT has no meaning (RFC 9110 section 9.3.6): a server that ignores its framing would
+        // read it as the first bytes of the tunnel.
         if head.method == Method::CONNECT && body != RequestFraming::None {
             return Err(Http1Error::ConnectBody);
         }
@@ -202,6 +206,7 @@ impl RequestFields {
                 }
             }
             KnownField::Authorization => {
+                // A layer might check one of two, and the application behind it use the other one.
                 if std::mem::replace(&mut self.authorization, true) {
                     return Err(Http1Error::AuthorizationRepeated);
                 }

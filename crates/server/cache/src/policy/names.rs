@@ -41,6 +41,7 @@ impl CacheNamePattern {
     /// Whether some origin may interpret the name as it was sent as one that these patterns match.
     pub fn may_match(patterns: &[Self], sent: &[u8]) -> bool {
         let is_match = |name: &[u8]| patterns.iter().any(|own| own.matches(name, &own.folded));
+        // Names were compared as they were sent once, so `?id=2&%69d=evil` was stored as `?id=2` for everybody.
         !patterns.is_empty() && NameInterpretations::of(sent).any(is_match)
     }
 

@@ -74,6 +74,8 @@ impl<T> WorkerCache<T> {
         let found = entries.keys.get(key)?;
         let mut outdated = false;
         for entry in found {
+            // Two atomic loads of memory that is rarely written: a lock here would be taken by every hit of every
+            // worker.
             if !self.is_valid(entry) {
                 outdated = true;
             } else if matches(&entry.value) {

@@ -121,6 +121,8 @@ impl ConcurrencyLimit {
     /// Begins a request.
     pub(super) fn begin(&mut self, now: Instant) -> RequestProgress {
         if self.in_flight == 0 && self.limit < usize::MAX {
+            // The application may have been configured anew since, or run on another number of processes; only a
+            // request can find out.
             self.forget_old_limit(now);
         }
         self.in_flight += 1;

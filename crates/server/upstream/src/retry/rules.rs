@@ -34,6 +34,8 @@ pub(crate) fn is_retryable(plan: &RetryPlan, idempotent: bool, reason: RetryReas
         RetryReason::TimedOut { sent } => (*timeout, sent),
         RetryReason::Status(status) => (statuses.contains(&status), true),
     };
+    // A POST that the node may have executed could be executed twice (RFC 9110 section 9.2.2). nginx has the same
+    // rule since 1.9.13.
     is_in_plan && (!sent || idempotent || plan.non_idempotent)
 }
 

@@ -33,6 +33,8 @@ impl RetryTokenBucket {
         let passed = (elapsed.as_secs_f64() / WINDOW.as_secs_f64()).min(1.0);
         // The part of the new requests that is within the window.
         let counted = (WINDOW.as_secs_f64() / elapsed.as_secs_f64()).min(1.0);
+        // Tokens leave the bucket with the requests of which they are a share: requests of an hour ago do not pay
+        // for retries now.
         self.tokens *= 1.0 - passed;
         self.tokens += new * counted * f64::from(plan.percent) / 100.0;
         self.tokens += f64::from(plan.min_per_second) * passed * WINDOW.as_secs_f64();

@@ -81,6 +81,9 @@ impl Cubic {
                 start: now,
                 plateau,
                 rise: ((plateau - window) / mtu / C).cbrt(),
+                // The estimate begins at the window that the loss has left. That of quinn-proto begins below it,
+                // so that the window did not grow for a third of the time after every second loss: with 0.1% of
+                // loss, downloads took 1.12 (20 ms) and 1.14 (100 ms) of the time over HTTP/2.
                 reno: window,
             }
         });

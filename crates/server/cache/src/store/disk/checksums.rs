@@ -44,6 +44,7 @@ impl PieceChecksums {
     /// The checksums of an empty file for an object of this length.
     pub(crate) fn new(length: Option<u64>) -> Self {
         let mut piece_bytes = LEAST_PIECE_BYTES;
+        // A checksum for each 64 KiB of a body of many gigabytes would make its record larger than a small object.
         while length.unwrap_or_default().div_ceil(piece_bytes) > MOST_PIECES {
             piece_bytes = piece_bytes.saturating_mul(2);
         }
