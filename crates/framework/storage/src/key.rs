@@ -42,9 +42,9 @@ impl StorageKey {
 
     /// The media type of the extension.
     pub(crate) fn media_type(&self) -> String {
-        let extension = apus_media_type::extension(self.0.as_bytes());
-        let media_type = apus_media_type::of_extension(&extension);
-        match apus_media_type::has_charset(media_type) {
+        let extension = apus_compress::media_type::extension(self.0.as_bytes());
+        let media_type = apus_compress::media_type::of_extension(&extension);
+        match apus_compress::media_type::has_charset(media_type) {
             true => format!("{media_type}; charset=utf-8"),
             false => media_type.to_owned(),
         }

@@ -113,7 +113,7 @@ pub use apus_value_cache as cache;
 pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]
 pub use apus_compress::CompressedFactory;
-pub use apus_error_page::error_page;
+pub use apus_handler::error_page;
 #[cfg(feature = "blocked-stacks")]
 pub use apus_handler::report_blocked_stacks;
 #[cfg(feature = "macros")]

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use apus_error_page::{AcceptedFormats, ErrorDetails, lacks_body, write_body};
+use apus_handler::error_page::{AcceptedFormats, ErrorDetails, lacks_body, write_body};
 use apus_http::{Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 /// Makes the service that the server calls.

@@ -5,6 +5,7 @@
 mod body;
 mod compression;
 mod encoder;
+pub mod media_type;
 mod negotiation;
 mod service;
 

@@ -10,7 +10,7 @@ use apus_http::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use apus_media_type as media_type;
+use crate::media_type;
 
 use crate::{Compression, Encoding, compress};
 

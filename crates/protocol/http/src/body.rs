@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use apus_memory::SealedMemory;
+use apus_memfd::SealedMemory;
 use bytes::Bytes;
 
 use crate::Headers;

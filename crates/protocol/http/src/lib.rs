@@ -45,7 +45,7 @@ pub mod trailers;
 mod trusted_proxies;
 pub mod url;
 
-pub use apus_memory::SealedMemory;
+pub use apus_memfd::SealedMemory;
 pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::CacheBypass;

@@ -16,7 +16,7 @@ use crate::path_resolver::FileWithSiblings;
 use crate::representation::{FileHeaders, Representation};
 use crate::tree::FileIdentity;
 use crate::variants::{MAX_SOURCE, Variant, VariantKey, VariantSource, VariantStore};
-use apus_media_type as media_type;
+use apus_compress::media_type;
 
 /// The bytes of a file and of its precompressed siblings.
 pub(crate) struct LoadedFile {

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::FilesOptions;
 use crate::tree::{FolderSecrets, RootFolder};
+use apus_compress::media_type;
 use apus_http::path::encode;
-use apus_media_type as media_type;
 
 /// The most entries of a listing. A longer one is cut, and says so.
 const MAX_ENTRIES: usize = 10_000;

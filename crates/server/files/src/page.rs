@@ -1,9 +1,9 @@
 //! Whether a request for a path without a file is for a page, which a single-page application shows.
 
+use apus_compress::media_type;
 use apus_http::fields::Quality;
 use apus_http::fields::accept::media_ranges;
 use apus_http::{Headers, Request, Response};
-use apus_media_type as media_type;
 
 /// What Fetch calls the destinations of documents (`Sec-Fetch-Dest`).
 const DOCUMENTS: [&str; 6] = [

@@ -8,7 +8,7 @@ use crate::FilesOptions;
 use crate::body::UnreadFile;
 use crate::tree::{FileIdentity, RootFolder, status_of};
 use crate::try_files::LastAction;
-use apus_media_type as media_type;
+use apus_compress::media_type;
 
 /// The result of resolving a path.
 pub(crate) enum ResolvedPath {

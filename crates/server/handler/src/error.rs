@@ -5,10 +5,10 @@ use std::fmt;
 
 use apus_http::{HeaderValue, Response, StatusCode, header};
 
+use crate::error_page::ErrorDetails;
+pub use crate::error_page::ErrorFormat;
 use crate::http_error::HttpErrorType;
 use crate::respond::IntoResponse;
-use apus_error_page::ErrorDetails;
-pub use apus_error_page::ErrorFormat;
 
 /// An error that a handler or a layer returns.
 ///
@@ -217,7 +217,7 @@ impl Error {
                 detail: self.0.detail.as_deref(),
                 members: std::mem::take(&mut self.0.members),
             };
-            apus_error_page::write_body(response, format, details);
+            crate::error_page::write_body(response, format, details);
         }
     }
 

@@ -9,6 +9,7 @@ mod client_info;
 #[cfg(feature = "compress")]
 mod compression;
 pub mod error;
+pub mod error_page;
 pub mod extract;
 pub mod function;
 mod http_error;
@@ -33,6 +34,7 @@ pub use blocking::{HandlerPlace, blocking};
 pub use body_limit::BodyLimit;
 pub use client_info::{ClientInfo, ForwardedField, TrustedProxies};
 pub use error::{Error, ErrorFormat, OrNotFound};
+pub use error_page::error_page;
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
 pub use function::{Handler, HandlerExt, LayeredHandler, LayeredMarker};
 pub use http_error::{HttpError, HttpErrorType};

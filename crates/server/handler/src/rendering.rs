@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use apus_error_page::{AcceptedFormats, ErrorDetails, lacks_body};
+use crate::error_page::{AcceptedFormats, ErrorDetails, lacks_body};
 use apus_http::{Request, Response};
 
 use crate::error::{Error, ErrorFormat};
@@ -135,7 +135,7 @@ impl Rendering {
         let mut response = self.apply(response);
         if lacks_body(&response) {
             let format = self.chosen.unwrap_or_else(|| self.accepted.format());
-            apus_error_page::write_body(&mut response, format, ErrorDetails::default());
+            crate::error_page::write_body(&mut response, format, ErrorDetails::default());
         }
         response
     }

@@ -12,7 +12,6 @@ use apus_control::{
     NodeChange, PurgeScope, StartTime, socket_path,
 };
 use apus_http::ResponseMemory;
-use apus_memory::give_back_free_memory;
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
 use apus_php::WorkerPool;
 use apus_php::plan::WorkerPoolPlan;
@@ -80,6 +79,8 @@ pub struct ServeOptions {
     pub open: bool,
     /// The user for a server that is started as root, which overrides the configuration.
     pub user: Option<String>,
+    /// Returns free memory to the system, if the allocator of the program keeps it. It is called every few seconds.
+    pub return_memory: fn(),
 }
 
 /// Serves until a signal or `apus stop` ends it.
@@ -165,6 +166,7 @@ struct ControlThread {
     signals: ServerSignals,
     renewal: Interval,
     memory_return: Interval,
+    return_memory: fn(),
     started: StartTime,
     reloads: u64,
     last_failure: Option<String>,
@@ -329,6 +331,7 @@ impl ControlThread {
                 RENEWAL_INTERVAL,
             ),
             memory_return: interval(MEMORY_RETURN_INTERVAL),
+            return_memory: options.return_memory,
             started: StartTime::now(),
             reloads: 0,
             last_failure: None,
@@ -348,7 +351,7 @@ impl ControlThread {
                 ServerEvent::Renew => self.renew().await,
                 ServerEvent::CertificateIssued => self.use_certificates(),
                 ServerEvent::CheckCredentials => self.check_credentials(),
-                ServerEvent::ReturnMemory => give_back_free_memory(),
+                ServerEvent::ReturnMemory => (self.return_memory)(),
                 ServerEvent::Reload => {
                     let _ = self.reload().await;
                 }

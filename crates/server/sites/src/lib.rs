@@ -39,7 +39,7 @@ pub use site::{Location, Site};
 pub use template::{InvalidTemplate, Template, TryFilesTemplate};
 pub use variable::{RequestVariable, VariableDescription, VariableSink};
 
-use apus_error_page::error_page;
+use apus_handler::error_page;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_patterns::{ServerNames, certificate_covers};
 use serve::SiteService;

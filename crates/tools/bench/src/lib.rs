@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+pub mod comparison;
 mod connect;
 mod cpu_list;
 mod error;
@@ -29,11 +30,11 @@ mod status_range;
 mod target;
 mod think_time;
 mod tls;
+pub mod usage;
 mod websocket_mode;
 mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
-pub use apus_usage::MachineReport;
 pub use cpu_list::CpuList;
 pub use error::BenchError;
 pub use failure::{FailureCount, LoadFailure};
@@ -54,4 +55,5 @@ pub use status_range::parse_statuses;
 pub use target::{BenchUrl, parse_duration};
 pub use think_time::ThinkTime;
 pub use tls::TlsPlan;
+pub use usage::MachineReport;
 pub use websocket_mode::WebSocketMode;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::plan::{LoadLimit, LoadPlan};
 use crate::prepared_load::fetch;
+use crate::usage::ProcessReading;
 use crate::{BenchError, BenchUrl};
-use apus_usage::ProcessReading;
 
 /// How long the server may take to tell.
 const PATIENCE: Duration = Duration::from_secs(2);

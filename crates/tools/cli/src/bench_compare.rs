@@ -7,11 +7,11 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use apus_bench::{BenchError, format_rate, parse_duration};
-use apus_comparison::{
+use apus_bench::comparison::{
     ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
     to_comparison_text, to_page,
 };
+use apus_bench::{BenchError, format_rate, parse_duration};
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::CommandError;
@@ -345,7 +345,7 @@ fn report_result(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_comparison::RoundSample;
+    use apus_bench::comparison::RoundSample;
 
     #[test]
     fn the_line_of_a_comparison_has_rates_below_one_per_second() {

@@ -1,7 +1,10 @@
 //! The `apus` command: parses its arguments, calls `apus-server`, and prints the result.
 
-#![forbid(unsafe_code)]
+// Only the allocator has some.
+#![deny(unsafe_code)]
 
+#[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
+mod allocator;
 mod arguments;
 mod bench;
 mod bench_compare;
@@ -43,7 +46,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
 #[global_allocator]
-static ALLOCATOR: apus_memory::Mimalloc = apus_memory::Mimalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
+
+/// Returns memory to the system that has been free for about a second.
+fn give_back_free_memory() {
+    #[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
+    allocator::give_back_free_memory();
+}
 
 /// Why a command failed.
 enum CommandError {
@@ -136,6 +145,7 @@ fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
         tls: arguments.tls,
         open: arguments.open,
         user: arguments.user,
+        return_memory: give_back_free_memory,
     };
     serve(options).map_err(|error| match error {
         ServeError::Load(error) => {

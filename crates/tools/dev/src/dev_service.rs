@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_error_page::{ErrorDetails, ErrorFormat, write_body};
+use apus_handler::error_page::{ErrorDetails, ErrorFormat, write_body};
 use apus_http::{
     DevelopmentHosts, HeaderValue, Method, Request, Response, ResponseFuture, Service,
     ServiceFactory, StatusCode, escape_html, header,

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::{Page, TemplateError, Templates, TemplatesState, urls};
 use crate::app::Urls;
+use apus_compress::media_type;
 use apus_handler::{Error, FromRequestHead, Matched, RouteCheck};
-use apus_media_type as media_type;
 
 thread_local! {
     /// The environments of this thread, as long as their templates exist.

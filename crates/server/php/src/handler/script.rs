@@ -13,8 +13,8 @@ use apus_http::StatusCode;
 use apus_transport::coarse_now;
 
 use super::settings::PhpSettings;
+use apus_compress::media_type;
 use apus_files::tree::{REVALIDATE, Tree, status_of};
-use apus_media_type as media_type;
 
 /// The ending of scripts. Names in other case never match, even if the file system ignores case: they are neither
 /// run nor sent.

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use apus_error_page::error_page;
+use apus_handler::error_page;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, ResponseFuture, Service, ServiceFactory, StatusCode};
 

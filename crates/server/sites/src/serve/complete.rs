@@ -12,9 +12,9 @@ use apus_http::{
 use super::accel::{self, AccelTarget};
 use super::{RequestRoute, RequestState, SiteState};
 use crate::settings::ErrorPage;
-use apus_error_page::{self, AcceptedFormats, ErrorDetails};
+use apus_compress::media_type;
+use apus_handler::error_page::{self, AcceptedFormats, ErrorDetails};
 use apus_http::trace::{Step, StepKind};
-use apus_media_type as media_type;
 
 impl SiteState {
     /// Completes the response of a handler.
@@ -46,7 +46,7 @@ impl SiteState {
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);
         }
-        if !apus_error_page::lacks_body(&response) {
+        if !error_page::lacks_body(&response) {
             return self.finish(context, response).into();
         }
         let page = self.location(&context).error_pages.get(&response.status());
@@ -67,7 +67,7 @@ impl SiteState {
                         format!("the status is {}", response.status()),
                     ));
                 }
-                apus_error_page::write_body(
+                error_page::write_body(
                     &mut response,
                     context.formats.format(),
                     ErrorDetails::default(),
@@ -97,7 +97,7 @@ impl SiteState {
                         }
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            apus_error_page::write_body(
+                            error_page::write_body(
                                 &mut response,
                                 context.formats.format(),
                                 ErrorDetails::default(),
@@ -125,7 +125,7 @@ impl SiteState {
                     };
                     match found {
                         Some(page) => copy_body(&mut response, page),
-                        None => apus_error_page::write_body(
+                        None => error_page::write_body(
                             &mut response,
                             context.formats.format(),
                             ErrorDetails::default(),
@@ -164,7 +164,7 @@ impl SiteState {
             trace: None,
         };
         let response = self.route(request, &mut context.route).wait().await;
-        let is_same_error = response.status() == status && !apus_error_page::lacks_body(&response);
+        let is_same_error = response.status() == status && !error_page::lacks_body(&response);
         if response.status() == StatusCode::OK || is_same_error {
             return Some(response);
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use apus_usage::MachineReport;
+use crate::usage::MachineReport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

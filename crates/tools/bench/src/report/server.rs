@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use apus_usage::{EnergyMeter, MachineReading, MachineReport, ProcessReading};
+use crate::usage::{EnergyMeter, MachineReading, MachineReport, ProcessReading};
 use serde::Serialize;
 
 /// The least share of a window from which the whole is told.

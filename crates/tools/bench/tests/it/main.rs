@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod accuracy;
 #[cfg(test)]
+mod comparison;
+#[cfg(test)]
+mod comparison_files;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod find_max;
