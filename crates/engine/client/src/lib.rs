@@ -7,6 +7,28 @@
 //! [`RequestFailure`] has all that is needed for that.
 //!
 //! Connections stay on the thread of the worker that opened them, except [`ParkedFastCgi`].
+//!
+//! # Modules
+//!
+//! - `connect`, `origin`, `tls`: opens a connection to an origin, in clear text or under TLS, over TCP, a Unix socket
+//!   or QUIC.
+//! - `h1`: one request at a time. A small response takes one write and one read.
+//! - `streams`, `h2`, `h3`: puts the request into the queue of a connection that others share. Its task opens a stream,
+//!   sends the body as the windows of the origin allow, and passes the response to its reader. The requests are the
+//!   same code for both protocols.
+//! - `fcgi`: the same for an application over FastCGI, which gets CGI parameters and sends a CGI header block.
+//! - `exchange`, `origin_exchange`: a request over an idle connection as one state machine.
+//! - `failure`: why a request failed, in which phase, and whether it can be sent again.
+//!
+//! # Decisions
+//!
+//! - **A request and its connection to an origin stay on one worker.** Nothing needs to be `Send`, and a response wakes
+//!   no other core. Idle FastCGI connections are the exception, because a process of PHP-FPM serves one connection
+//!   until that is closed: [`ParkedFastCgi`] moves between workers.
+//!
+//! # Tests
+//!
+//! `tests/it`, against scripted origins: `framing`, `h2`, `h3`, `fastcgi`, `persistence`, `timeouts`, `tunnels`.
 
 #![forbid(unsafe_code)]
 

@@ -17,6 +17,15 @@
 //! clock.advance(Duration::from_secs(3600));
 //! assert_eq!(now().duration_since(before).unwrap(), Duration::from_secs(3600));
 //! ```
+//!
+//! # Decisions
+//!
+//! - **The clock belongs to a thread**, so that tests that run beside one another have different times. Sessions,
+//!   signed URLs, rate limits, caches, jobs and schedules ask it.
+//!
+//! # Tests
+//!
+//! Unit tests here; what follows the clock is tested in `crates/framework/web/tests/it/time.rs`.
 
 #![forbid(unsafe_code)]
 

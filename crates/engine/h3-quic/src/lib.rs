@@ -7,6 +7,19 @@
 //!    [`Http3Transport::continue_outputs`];
 //! 2. takes the events of the codec from [`Http3Input::next_event`];
 //! 3. sends the data of the streams that the codec schedules, and calls [`Http3Transport::flush`].
+//!
+//! # Decisions
+//!
+//! - **A stream is read as far as its service reads the body**, so that the windows of QUIC limit the client, not a
+//!   buffer of ours.
+//! - **Frames are passed to QUIC in the order of the priorities, little more than can be in flight**, so that an urgent
+//!   response overtakes others. What has been given to QUIC cannot be overtaken any more.
+//! - **Servers and clients share this crate.** They differ in the requests only, which `crates/engine/net` and
+//!   `crates/engine/client` have.
+//!
+//! # Tests
+//!
+//! `crates/engine/net/tests/it/h3` and `crates/engine/client/tests/it/h3`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,14 @@
 //! A limit of log lines for each place in the code that logs, so that no client can fill a disk with them.
+//!
+//! # Decisions
+//!
+//! - **Each place in the code that logs what a client can cause has its own limit**: 100 lines at once and ten a
+//!   second. The next line says how many were withheld. A limit for the whole log would let one client hide what others
+//!   cause.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of each module.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,15 @@
 //! Whoever reads or writes such a file names it once by [`register`]; the services that send files
 //! consult [`registered`]. A file stays private until the process ends, also when a later
 //! configuration does not name it any more: it was a secret, and probably still is one.
+//!
+//! # Decisions
+//!
+//! - **The reader registers the file, not the configuration.** So no list has to be kept in step with what the server
+//!   reads, and a key in a folder that is served by mistake is not sent.
+//!
+//! # Tests
+//!
+//! `crates/tools/cli/tests/it/server/own_files.rs`, from outside.
 
 #![forbid(unsafe_code)]
 

@@ -11,6 +11,31 @@
 //!   reads and writes streams in between.
 //! - To end, a worker calls [`QuicEndpoint::stop`], lets the tasks finish their streams and close their connections,
 //!   and waits for the [`EndpointTask`]; [`QuicEndpoint::close_all`] ends those that take too long.
+//!
+//! # Modules
+//!
+//! - `workers`, `steering`: the number of an endpoint is in every connection ID that it issues, scrambled. A program of
+//!   the kernel gives each packet to the socket of that endpoint, whatever addresses it has; packets that reach another
+//!   one are handed over.
+//! - `task`, `endpoint`: an endpoint receives packets in batches, wakes the task of each connection once for a batch,
+//!   and sends what they wrote after they have run.
+//! - `receive`, `send`, `udp`: batches of datagrams (GRO, GSO, ECN). `half_open`, `memory`, `path_budget`: what clients
+//!   may cost.
+//! - `tls`: selects the certificate by the ClientHello, and accepts 0-RTT only with sessions that have state. `core`:
+//!   the seam to apus-quic-protocol.
+//!
+//! # Decisions
+//!
+//! - **Settings of QUIC are tested on virtual time** (`simulation`): two ends with the settings of an endpoint, and a
+//!   path with delay, a queue, loss, reordering and duplication between them. The goodput beside the theoretical bound
+//!   is in `docs/http3.md`.
+//! - **Unread data has a budget of the process** (`memory`), and half-open connections have shares of addresses
+//!   (`half_open`). A window for each stream alone would let a client with many connections take all memory.
+//!
+//! # Tests
+//!
+//! `tests/it`: errors of peers with their codes (`conformance`), quinn at the other end (`interop`), and connections
+//! over loopback. Those on virtual time are in `src/simulation`.
 
 mod connection;
 mod connection_id;

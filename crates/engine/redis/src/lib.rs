@@ -1,6 +1,16 @@
 //! Redis or Valkey by its address, with a connection for each worker.
 //!
 //! The crate redis is exported as [`redis`](mod@redis).
+//!
+//! # Decisions
+//!
+//! - **A worker has one connection** for all that it does with one server of Redis: sessions, rooms, jobs and cached
+//!   values share it. It is opened anew when it broke.
+//!
+//! # Tests
+//!
+//! In the crates that use it: `crates/server/websocket`, `crates/framework/jobs`, `crates/framework/value-cache`.
+//! apus-testkit starts Redis for them.
 
 #![forbid(unsafe_code)]
 

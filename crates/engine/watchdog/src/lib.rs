@@ -3,6 +3,17 @@
 //! It is meant for development. A thread of its own waits until the time of some work is over, and then interrupts that thread by
 //! the signal SIGURG, which is ignored otherwise. The handler of the signal notes where the thread is; names and lines are found
 //! outside of it.
+//!
+//! # Decisions
+//!
+//! - **The stack is read by a signal, not by a profiler.** A handler of a signal may do little, so it notes addresses
+//!   only. This is why the crate has `unsafe` code; only `apus dev` and applications that ask for it
+//!   (`apus::report_blocked_stacks`) start it.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of each module. The crate is built with line tables also where others are not, because
+//! its test looks for lines.
 
 mod capture;
 mod stack;

@@ -6,6 +6,17 @@
 //! - [`PasswordRules`], [`EmailAddress`] and [`LocalPath`] are what a form has to check.
 //!
 //! Where tokens are stored, a [`AccountTokenStore`] decides: [`MemoryTokens`], or `SqlTokens` (feature `sql`).
+//!
+//! # Decisions
+//!
+//! - **Tokens are stored as digests**, so that who reads the database can use none. They are redeemed once, also by two
+//!   requests at a time.
+//! - **A remembered log-in is a row that the server can revoke**, not a session that lasts long.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/account.rs`. `examples/login`, and projects of `apus new --with login`, use all of
+//! it.
 
 #![forbid(unsafe_code)]
 

@@ -41,6 +41,35 @@
 //!
 //! Accounts of MySQL that log in by `caching_sha2_password` need TLS or a Unix socket. TLS is
 //! rustls with aws-lc-rs.
+//!
+//! # Modules
+//!
+//! - `db`, `connection`, `execute`: a pool of each worker, and statements on it. `statements`, `queries`: their log and
+//!   count.
+//! - `transaction`: transactions of requests. `model`: rows as structs, with the derive in
+//!   `crates/framework/macros/src/model.rs`.
+//! - `migrations`, `commands`: migrations, and `db migrate` and the like; `apus db` is in
+//!   `crates/tools/cli/src/project_database.rs`.
+//! - `test_database`: a database for each test.
+//!
+//! # Decisions
+//!
+//! - **Statements run on `&Db`, not on the pool of sqlx** (`execute`). The pool tries a connection that is refused
+//!   again until its time is over, and has no place for a counter. `&Db` and `&Tx` are executors of sqlx, so the
+//!   functions of sqlx stay the interface. The crate enables the feature `offline` of sqlx, which its macros need: it
+//!   adds a function to the trait `Executor`, and one application with the macros would break the others.
+//! - **Models are a derive of 1,300 lines over sqlx, not an ORM** (`model`). SeaORM 2.0.4 needs the same sqlx as Apus
+//!   (0.9) and works beside it, on the pool of a `Db<Postgres>`. It is not built in because it has no connections of
+//!   `Any`: an application would have two pools for each worker, and a transaction of a request would be of one of
+//!   them. It brings 21 more crates. toasty 0.11 cannot be in one program with sqlx: its driver rusqlite links another
+//!   version of SQLite (libsqlite3-sys 0.38, sqlx has 0.37), and PostgreSQL and MariaDB would have second drivers.
+//!   Models stop where SQL begins: they have no joins, and a statement that needs one is written as SQL, and read by
+//!   `sqlx::query_as`.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/sql`, each of them on SQLite, PostgreSQL and MariaDB. Sessions in a database are in
+//! `crates/framework/web/src/session/sql.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -20,6 +20,15 @@
 //! ```
 //!
 //! Texts are in the language [Fluent](https://projectfluent.org).
+//!
+//! # Modules
+//!
+//! `bundles`, `translations`: the texts. `negotiation`, `language`, `layer`: the language of a request, by a cookie,
+//! the browser or a session. `templates`, `validation`: the function `t` of templates, and messages about fields.
+//!
+//! # Tests
+//!
+//! Unit tests and the example above; pages in `crates/framework/web/tests/it/pages`.
 
 #![forbid(unsafe_code)]
 

@@ -33,6 +33,21 @@
 //!
 //! A job runs at least once: after a crash, or if the store cannot be reached when it ends, it runs again. Make its
 //! work safe to repeat.
+//!
+//! # Modules
+//!
+//! `job`, `queue`, `record`: a job, and the queue that it is pushed to. `store`: what a store has to do, with `memory`,
+//! `sql` and `redis`. `runner`: runs jobs, repeats those that fail, and keeps dead letters, which `commands` lists,
+//! repeats and forgets. `schedules`, `cron`: work at given times, once for all processes.
+//!
+//! # Decisions
+//!
+//! - **A store gives a job to one runner for a time, not until it says that it is done.** So the job of a process that
+//!   crashed runs again, and no process has to be declared dead.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/background`: each test is of all stores.
 
 #![forbid(unsafe_code)]
 

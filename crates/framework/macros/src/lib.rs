@@ -1,4 +1,18 @@
 //! The attributes and macros of `apus`, which re-exports and documents them.
+//!
+//! # Modules
+//!
+//! `attribute`, `route`, `handler`, `signature`: attributes of routes and handlers, and what they accept and reject.
+//! `model`: `#[derive(Model)]`. `http_error`: `#[http_error]`. `embed`: files in the program, such as migrations.
+//!
+//! # Decisions
+//!
+//! - **A mistake is reported at the argument that is wrong**, not at the attribute: the generated code has the spans of
+//!   the signature.
+//!
+//! # Tests
+//!
+//! Programs that must not compile are in `crates/framework/web/tests/it/app/attributes`, with what the compiler says.
 
 #![forbid(unsafe_code)]
 

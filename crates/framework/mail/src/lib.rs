@@ -14,6 +14,15 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Modules
+//!
+//! `mail` is a message, `mailer` sends it (`smtp`, by lettre, with TLS) or keeps it (`catcher`); `background` sends
+//! beside a request; `page` shows caught mails in development.
+//!
+//! # Tests
+//!
+//! `tests/it`: `smtp` against a scripted server, and caught mails.
 
 #![forbid(unsafe_code)]
 

@@ -36,6 +36,10 @@
 //! of a variable is read as the type of the field: a number, `true` or `false`, or a list that is separated by commas.
 //!
 //! All mistakes are reported at once, each with its key and where it comes from. No message contains a value.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of each module.
 
 #![forbid(unsafe_code)]
 

@@ -31,6 +31,15 @@
 //! ```
 //!
 //! The media type of an object is that of the extension of its key.
+//!
+//! # Modules
+//!
+//! `storage`, `key`, `object`: files by keys, whichever store there is. `folder` and `s3` are the stores; signatures of
+//! S3 are in `s3::sign`.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/storage.rs`, in a folder and against s3rver.
 
 #![forbid(unsafe_code)]
 

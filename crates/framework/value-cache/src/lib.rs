@@ -24,6 +24,15 @@
 //!
 //! Values are kept as JSON. A store that fails costs time, never a response: values are computed as if they
 //! were not stored.
+//!
+//! # Modules
+//!
+//! `cache` is the interface, `memory` and `redis` are the stores, and `flights` makes concurrent computations of a key
+//! one.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/values.rs`.
 
 #![forbid(unsafe_code)]
 

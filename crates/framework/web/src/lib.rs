@@ -45,6 +45,47 @@
 //! | `tower` | services of the tower ecosystem in an `App`, and the reverse |
 //! | `validate` | forms, queries and JSON whose fields have rules |
 //! | `value-cache` | a cache of values, in memory or in Redis |
+//!
+//! # How a request is served
+//!
+//! 1. When a worker starts, `app::route_table` turns groups, hosts and nested applications into one router per host.
+//!    Mistakes are reported with the line of source that made the route.
+//! 2. `app::outermost` begins the span of the request, catches panics, and gives errors their form that have none yet.
+//! 3. `app::service` passes every request through the layers of the application, before it is routed.
+//! 4. `router` finds by host, path and method a route, a mount or a fallback.
+//! 5. `app::service` passes the request through the layers of its groups, the outermost first, and of its handler.
+//! 6. The handler, its arguments and its result are those of apus-handler.
+//!
+//! # Where things are
+//!
+//! | subject | module |
+//! | --- | --- |
+//! | routes, groups, hooks, names | `app`, `router` |
+//! | which group the error of a path belongs to | `app::service` (`errors`) |
+//! | sessions (signed and encrypted cookies: `sealed`), flash messages | `session` |
+//! | log-in by forms, CSRF tokens (`token`), requests of other sites (`origin`) | `auth`, `auth::csrf` |
+//! | rules of fields, forms that are shown again | `validate` |
+//! | templates, files by hashed names | `template`, `assets` |
+//! | Server-Sent Events | `sse` |
+//! | the description in OpenAPI (types: `describe`) | `openapi` |
+//! | tests of applications | `testing` |
+//! | services of tower | `tower` |
+//! | listeners, background tasks, ACME, and what `apus status` shows | `server` |
+//!
+//! Accounts, databases, jobs, mail, settings, storage, texts and cached values are crates beside this one, which
+//! re-exports them.
+//!
+//! # Decisions
+//!
+//! - **An application is a service like any other**, so it can stand beside files and a proxy in one program, and a
+//!   site can contain it.
+//! - **Layers run before routing or behind it, as they are added to the application or to a group**, so that a layer of
+//!   a group costs other routes nothing.
+//!
+//! # Tests
+//!
+//! `tests/it`, by subject, in process and over sockets. Each store of sessions is tested by the contract in
+//! `tests/it/session/stores.rs`.
 
 #![forbid(unsafe_code)]
 // docs.rs shows which feature an item needs.

@@ -1,4 +1,21 @@
 //! Content codings (RFC 9110 section 8.4): negotiation, encoders, and bodies that are compressed as they are sent.
+//!
+//! # Modules
+//!
+//! - `negotiation`: which coding a client gets ([`EncodingNegotiation`]), and what `Vary` and entity tags say then.
+//! - `encoder`: gzip, Brotli and Zstandard ([`ContentEncoder`]), each with the memory that it reserves of the budget of
+//!   the server (`ResponseMemory` of apus-http).
+//! - `body`: a body that is compressed while it is sent. `service` puts that around any service.
+//! - `media_type`: media types of files by their extensions, and which of them are worth compressing.
+//!
+//! # Decisions
+//!
+//! - **The memory of compressors has one budget for the whole server**: 2 MB for Brotli and Zstandard, 0.5 MB for gzip.
+//!   Without memory a response is sent uncompressed.
+//!
+//! # Tests
+//!
+//! `tests/it`: whole responses, and what encoders allocate (`encoder_memory`).
 
 #![forbid(unsafe_code)]
 

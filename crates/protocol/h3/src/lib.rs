@@ -2,6 +2,24 @@
 //!
 //! [`H3Connection`] is the state machine of both roles; its documentation explains how to drive it. It reads no
 //! socket and no clock, starts no thread, and knows no QUIC implementation.
+//!
+//! # Modules
+//!
+//! - `connection`: the state machine. It turns the bytes of streams into events, and schedules what is sent by the
+//!   priorities of RFC 9218.
+//! - [`qpack`]: field compression with the dynamic table, in both directions. `encoder` uses the table for lines that
+//!   repeat: in responses that are made anew, and in requests to origins.
+//! - `frame`, `settings`, `error`: the frames, settings and error codes of RFC 9114.
+//!
+//! # Decisions
+//!
+//! - **Requests and responses are those of HTTP/2**: messages, flood budgets and priorities are code of apus-codec.
+//!   Only streams and the compression of fields differ.
+//!
+//! # Tests
+//!
+//! `tests/it`: one topic a file (`messages`, `faults`, `floods`, `qpack`, `priorities`, `shutdown`), the two ends
+//! against each other, and another implementation as the oracle (`oracle`).
 
 #![forbid(unsafe_code)]
 // Arithmetic that wraps around breaks framing.

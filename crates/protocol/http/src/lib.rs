@@ -1,4 +1,52 @@
 //! HTTP messages (RFC 9110), header fields with a grammar, and the trait [`Service`], without I/O, clocks and codecs.
+//!
+//! # Messages and services
+//!
+//! A codec makes a [`Request`], a [`Service`] takes it and returns a [`ResponseFuture`], and a codec encodes the
+//! [`Response`]. Everything that this crate needs of I/O is behind [`Body`].
+//!
+//! - `headers`, `field_section`, `scan`, `known_field`, `encoded`: the field lines of a message, and how they are found
+//!   and encoded.
+//! - `fields`: fields with a grammar, such as preconditions (`conditional`), ranges (`range`), `Accept` and cookies. A
+//!   new field is parsed and written here.
+//! - `request`, `target`, `path`, `authority`, `trusted_proxies`, `client`, `identity`, `hop_by_hop`: the facts of a
+//!   request, which are established once.
+//! - `body`, `response_memory`: what a message carries, and the memory that clients can make the server use for it.
+//! - `trace`: the steps of a decision, which `apus explain` shows. Each service that decides something adds its own.
+//! - `service`, `interim`, `duplex`, `trailers`: the interface between the engine and services.
+//!
+//! # Decisions
+//!
+//! - **A service returns `ResponseFuture::{Now, Later}`** instead of being an `async fn`. The signature is `fn
+//!   call(&self, Request) -> ResponseFuture`. An `async fn` in a trait object costs a heap-allocated future for each
+//!   layer and each request. Most responses of a file server exist at once and cost none. Handlers of the framework are
+//!   plain `async fn`s.
+//! - **The facts of a request are established once**: the client, the scheme, authority and port, the normalised path,
+//!   whether there is a body. The codecs remove the hop-by-hop fields and those that `Connection` names (`hop_by_hop`).
+//!   The sites of a listener, or the layer `TrustedProxies` of an application, accept the client's address from trusted
+//!   proxies, and remove the fields by which a client could claim another one (`identity`). Everything else reads
+//!   [`Request`], and derives none of this again.
+//! - **The path is normalised once** (`path`). Locations, rules, files and the keys of caches use this form. Origins
+//!   get it in the encoding of the client, or the path as it was sent (`PathForm` of apus-proxy).
+//! - **The port of a request is that of its authority**, or the default of the scheme, and not the port of the socket.
+//!   Links need that port, and origins learn nothing that the cache key does not have.
+//! - **Field lines are stored in the wire format of HTTP/1.1**, in one buffer with an index (`headers`). Writing a
+//!   header section is a copy of the buffer, and no line can contain CR or LF. [`Headers`] is as large as a pointer,
+//!   since messages move through many functions. `scan` finds the ends of names and values 16 bytes at a time, and
+//!   `known_field` numbers the fields that are looked for in most messages. Cache and responses share them by `Rc`, so
+//!   a hit copies nothing unless it changes a field.
+//! - **[`Body`] is an enum that the engine can match on**: empty, bytes, sealed memory, a file range, a stream. So a
+//!   file is sent by `sendfile`, and a cached response by one write.
+//! - **Memory that clients could multiply has one budget** (`response_memory`). A compressor takes a hundred times the
+//!   memory of its stream, and clients decide how many there are. Two atomic operations per compressor cost little; a
+//!   share for each worker would leave most of the budget unused.
+//! - **[`Interim`] is a queue, not a future.** A service sends a 103 and continues; the engine writes it at its next
+//!   poll.
+//!
+//! # Tests
+//!
+//! Unit tests and the tables of the RFCs stand at the end of each module. The facts of a request are tested from
+//! outside in `crates/tools/cli/tests/it/server/request_facts.rs`, with a row for each.
 
 #![forbid(unsafe_code)]
 // A length that overflows breaks the framing of a message.

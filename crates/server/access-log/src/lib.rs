@@ -3,6 +3,23 @@
 //! Each worker collects the lines of a site in a buffer. Twice a second, or when the buffer is full, it sends
 //! the buffer through a bounded channel; it never writes to a file. When the control thread cannot keep up,
 //! or a file cannot be written, lines are dropped, counted and reported, and the requests are not affected.
+//!
+//! # Modules
+//!
+//! - `format`: the template of a site's format (`combined`, `json` or a text with variables), and what is known at the
+//!   end of a response.
+//! - `line`: writes a line into the buffer of the worker. `writer`: the files, which are opened again after a rotation.
+//!
+//! # Decisions
+//!
+//! - **Workers never write to a file.** A full disk or a slow one would stop all connections of a worker. Lines that
+//!   cannot be written are dropped, counted and reported.
+//!
+//! The limit of lines that clients can cause in the server's own log is the crate apus-log-limit.
+//!
+//! # Tests
+//!
+//! Unit tests, and `crates/tools/cli/tests/it/server/access_log.rs`, where log files are read from outside.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,33 @@
 //!
 //! `raw` defines every key once; the parser, the reference and the JSON schema are generated from it.
 //! `resolve` turns the keys into a [`ServerPlan`], and reports all errors of the files in one run.
+//!
+//! # From text to plan
+//!
+//! `raw` has a type for each table of the file, and defines every key once, with its doc comment: the parser (`keys`,
+//! `value`), the reference (`reference`) and the JSON schema (`schema`) are generated from that. `resolve` turns the
+//! keys into a [`ServerPlan`] of valid values, and reports all mistakes of the files in one run (`diagnostics`). The
+//! plan holds the settings of the services themselves, such as `LocationSettings`, `PhpSettings` and `ProxySettings`;
+//! only static files have a `FilesPlan`, because apus-files owns memory of the process.
+//! `crates/server/server/src/assemble` makes services of the plan.
+//!
+//! - `include`, `environment`, `files`, `source`: the texts that a configuration is made of.
+//! - `equivalents`, `value_advice`: what to write for names and forms of nginx, Caddy and Apache. `plan_changes`: what
+//!   a reload changes.
+//!
+//! A new key is a field in `raw`, its meaning in `resolve`, and then what it configures.
+//!
+//! # Decisions
+//!
+//! - **A file with a mistake changes nothing**: a plan exists only if every file is valid, and a reload replaces a plan
+//!   by a plan.
+//! - **A mistake hides no other one.** Values that cannot be read are left out of what follows, so that no mistake is
+//!   reported twice.
+//!
+//! # Tests
+//!
+//! `tests/it`: `keys` has each key, `messages.json` the diagnostics; `documents` compares the generated pages, and
+//! writes them anew with `APUS_BLESS=1`.
 
 #![forbid(unsafe_code)]
 

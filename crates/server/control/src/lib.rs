@@ -2,6 +2,19 @@
 //!
 //! The control socket is a Unix socket that only its user can open. A client sends one request as a line of
 //! JSON and receives the response as a line of JSON.
+//!
+//! # Modules
+//!
+//! - `socket`, `socket_path`, `status`: the control socket, through which `apus status` and other commands reach a
+//!   server or an application.
+//! - `command_group`, `own_thread`: the commands of a program, such as `shop db migrate`, which run beside a runtime or
+//!   without one.
+//! - `prometheus`, `process_metrics`: the text format of metrics.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of each module. Commands are tested from outside in
+//! `crates/tools/cli/tests/it/commands`.
 
 #![forbid(unsafe_code)]
 

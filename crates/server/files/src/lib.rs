@@ -3,6 +3,25 @@
 //!
 //! [`Files`] is the configuration; each worker builds a [`FilesService`] from it. Responses are
 //! cached in memory in wire form, and checked against the file system at most once a second.
+//!
+//! # Modules
+//!
+//! - [`tree`], `path_resolver`: the lookup below a root, with its rules for symbolic links and hidden files.
+//!   `try_files`: the paths that are tried.
+//! - `service`, `representation`: conditional and range requests (RFC 9110 sections 13 and 14). `variants`: compressed
+//!   forms beside a file or made once. `entry`, `changes`: what is kept in memory, and when it is looked at again.
+//!   `listing`, `page`: the pages of folders.
+//!
+//! # Decisions
+//!
+//! - **What a worker knows about files is its own.** Nothing needs a lock, and each core has its files in its own
+//!   cache. Compressed variants, which take time to make, are made once for all workers.
+//! - **Files of up to 512 KiB are kept in memory, as complete responses in wire form**; longer ones are sent with
+//!   `sendfile`.
+//!
+//! # Tests
+//!
+//! `tests/it/serving`, by topic.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,33 @@
 //! Handlers of requests, their extractors and responses, and the middleware around them.
+//!
+//! # How a function becomes a service
+//!
+//! 1. [`extract`] makes the arguments of the handler from the request, or responds with the reason why they cannot be
+//!    made. `extract::multipart` and [`multipart`] read uploads.
+//! 2. [`function`] calls the handler. A handler that is not `async` costs no future.
+//! 3. [`respond`] turns its result into a response; [`error`] and [`rendering`] turn errors into the media type that
+//!    the client accepts. `error_page` is the default body of an error: a page, problem details (RFC 9457), or text.
+//!
+//! [`middleware`] has the trait `Middleware`, `Next` (the rest of the request's path behind a layer), `Chain` and
+//! `Layer`; `layered` is a layer around any service. A chain is the layers, and the service or handler behind them,
+//! that `Next` continues with.
+//!
+//! `route_check` is what `App::check` asks extractors and layers; [`requirement`] and [`arguments`] make the messages
+//! of the compiler. `blocking` logs handlers that block their worker, and moves work to other threads. `request_span`
+//! begins the span of a request.
+//!
+//! # Decisions
+//!
+//! - **Handlers and layers are on the shelf of the server**, because those of a location in `apus.toml` and those of an
+//!   application are the same.
+//! - **Errors become responses in one place** (`rendering`), so that an application selects their form once, also for
+//!   unknown paths, panics and what layers reject.
+//!
+//! # Tests
+//!
+//! Programs that do not compile are in `crates/framework/web/tests/it/app/attributes`, with the errors of the compiler;
+//! errors and their form in `crates/framework/web/tests/it/app/error_form.rs`, checks in
+//! `crates/framework/web/tests/it/app/check.rs`, extractors in `crates/framework/web/tests/it/extract`.
 
 #![forbid(unsafe_code)]
 

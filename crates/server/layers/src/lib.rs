@@ -1,4 +1,28 @@
 //! Layers: the middleware that most applications need.
+//!
+//! # The layers
+//!
+//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `timeout`, `request_id`, `log`,
+//! `metrics`, `etag`, `readiness`, `catch_panic`. [`auth`] has Basic authentication, the users of an `htpasswd` file
+//! (`users`), hashes of passwords (`password`), JWT, signed URLs, and the secret of an application (`key`).
+//!
+//! A layer is a `Middleware` of apus-handler. `crates/server/sites/src/serve/layers.rs` puts layers around the handler
+//! of a location; their keys are in `crates/server/config/src/raw/layers.rs`, and
+//! `crates/server/config/src/resolve/layers.rs` makes layers of them.
+//!
+//! # Decisions
+//!
+//! - **Rate limits count by any key of a request in Rust and have no key in `apus.toml` yet**; theirs belongs beside
+//!   the keys of the other layers.
+//! - **HSTS of an application is a layer** (`hsts`). That of a site is set where its other fields are
+//!   (`crates/server/sites/src/serve/complete.rs`), so that error pages have it, too, and in
+//!   `crates/server/sites/src/serve/mod.rs` for files that are sent from memory.
+//! - **Passwords are verified on threads of their own**, with places for clients and for all together
+//!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
+//!
+//! # Tests
+//!
+//! `crates/framework/web/tests/it/layers`, over sockets.
 
 #![forbid(unsafe_code)]
 

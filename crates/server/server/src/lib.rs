@@ -1,4 +1,33 @@
 //! The server of `apus.toml`: loads the configuration, assembles its services, and runs the engine.
+//!
+//! # Modules
+//!
+//! - `load`, `assemble`: a plan of the file, and services of the plan. A service of a new kind gets its handler in
+//!   `assemble`.
+//! - `run`: the control thread. It does what must not disturb workers: signals, reloads, the control socket, the
+//!   writing of logs. A **reload** reads the file, and opens everything that it names, before anything changes; then
+//!   the engine hands each worker the new plan.
+//! - `privileges`, `helper_protocol`: the helper of a server that is started as root. `privileges::owned_folder`
+//!   creates folders.
+//! - `explain`: the steps of a request, for `apus explain`. `local_ca`: local certificates (`--tls`). `folder_config`:
+//!   a folder without a file.
+//! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `warm`, `pool_status`: what commands
+//!   do through the control socket.
+//!
+//! # Decisions
+//!
+//! - **A process keeps root, not a thread.** Linux has credentials per thread, so a control thread with a few
+//!   capabilities would have been less code. But threads share memory: an attacker in a thread that serves clients
+//!   would have all of them. The helper is forked before there is a second thread; the server gives up root at once, on
+//!   its only thread, so that all later threads start without it. On request the helper reads the files of the
+//!   configuration, binds low ports, opens log files that belong to root, and starts PHP of other users. It accepts no
+//!   path and no address from the server: it reads the configuration itself, and a request can only select from what it
+//!   found there. Start and reload use the same code, so a file that a reload could not read is reported at the start.
+//!
+//! # Tests
+//!
+//! `tests/it` has `explain` and the examples of `docs/building-blocks.md`. The server is tested from outside, as a
+//! program, in `crates/tools/cli/tests/it`: `server`, `proxy`, `cache`, `php`, `acme`, `attacks`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,31 @@
 //! Virtual hosts (RFC 9110 section 7.4): sites, their locations, and what responds there.
+//!
+//! # A request
+//!
+//! 1. `site` finds the site by the host: exact name, `*.name`, `name.*`, regular expression, default. It responds 421
+//!    if the certificate of the connection belongs to other sites.
+//! 2. `serve` and `rewrite` rewrite the path; `location` selects the location, in the order of nginx.
+//! 3. `template` and `variable` expand `$variable` in targets, fields and paths. (`${NAME}` of the environment is
+//!    expanded in the file by apus-config.)
+//! 4. `serve::layers` passes the request through the layers of the location.
+//! 5. The handler responds: files, a proxy, PHP, an application, or a fixed response (`respond`). `serve::accel`
+//!    replaces a response with `X-Accel-Redirect` or `X-Sendfile`.
+//! 6. `serve::complete` adds the fields of the site (`fields`), such as HSTS, and replaces the body of an error by its
+//!    error page.
+//!
+//! `preset` has the presets, those of PHP applications in `preset::php`. `observe` tells the access log of the end of a
+//! response.
+//!
+//! # Decisions
+//!
+//! - **Conditions exist for rewrites only, as tests of files** (`rewrite`). Conditions on other facts of a request
+//!   belong there too, and a condition of a layer in `serve::layers` and beside the keys of layers.
+//! - **A variable has one definition** (`variable`) for templates and log formats. `docs/variables.md` is made of it,
+//!   and of what is known at the end of a response (`crates/server/access-log/src/format.rs`).
+//!
+//! # Tests
+//!
+//! `tests/it`, by topic: `routing`, `rewrite`, `error_pages`, `layers`, `accel`.
 
 #![forbid(unsafe_code)]
 

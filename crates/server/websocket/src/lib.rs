@@ -3,6 +3,28 @@
 //! [`WebSocketUpgrade`] reads the handshake of a client. [`WebSocketUpgrade::run`] returns the response and
 //! gives the handler a [`WebSocket`] that sends and receives messages. [`Rooms`] send messages to the sockets
 //! of all workers. [`codec`] is the protocol without I/O.
+//!
+//! # Modules
+//!
+//! - [`codec`]: frames, messages, and compression (RFC 7692: `deflate`, `inflate`, `extension`). A message is inflated
+//!   when it is complete.
+//! - `upgrade`, `origin`: handshakes over HTTP/1.1, HTTP/2 and HTTP/3, and pages of other origins, which are rejected
+//!   unless they are listed.
+//! - `socket`, `driver`, `state`: the two halves of a socket, and the task that reads and writes it. `memory`: the
+//!   budget of all sockets.
+//! - `rooms`, `redis`: messages to the sockets of all workers, and of all machines.
+//!
+//! # Decisions
+//!
+//! - **This crate is on the shelf of the server**, not of the framework, because the proxy reads handshakes and PHP has
+//!   sockets and rooms, too.
+//! - **All sockets of a worker have one budget of memory.** When it is used up, the socket that holds most is closed
+//!   with 1013, and the others go on.
+//!
+//! # Tests
+//!
+//! `tests/it`: the tables of the RFC, properties, tungstenite as the oracle. `conformance/autobahn` runs the Autobahn
+//! suite.
 
 #![forbid(unsafe_code)]
 

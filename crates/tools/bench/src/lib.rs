@@ -4,6 +4,34 @@
 //! A [`LoadPlan`] says what is sent, how and for how long; [`run`] carries it out and returns a [`BenchReport`].
 //! Each worker thread has its own runtime, its own connections and its own histograms, which are added up without
 //! loss at the end. No failure is part of a latency: each is counted under the name of its [`LoadFailure`].
+//!
+//! # Modules
+//!
+//! - `plan`, `rate`, `arrivals`, `pace`: what is sent. A closed loop sends when a response has come; an open loop sends
+//!   at the times of an `ArrivalRate`, and its latencies count from when a request was due. `find_max` searches the
+//!   highest rate that meets objectives.
+//! - `load_run`, `worker`, `generator`: threads that carry it out. `protocol`: HTTP/1.1, HTTP/2, HTTP/3, WebSocket and
+//!   gRPC, over the codecs of Apus.
+//! - `scenario`: requests of a TOML file one after another, with checks and captured values.
+//! - `recorder`, `report`: histograms, and the report as text, JSON, CSV or a page.
+//! - `usage`: what processes and the machine consume, as the kernel of Linux tells: CPU, context switches, memory,
+//!   descriptors, disks, energy.
+//! - `comparison`: several servers, measured in turn under the same load until it is known how they differ, for `apus
+//!   bench compare`. A `ComparisonFile` names the servers, the load on each and how they are started; the result has
+//!   medians, intervals, and the ratios to one of the servers with how sure each difference is.
+//!
+//! # Decisions
+//!
+//! - **Each thread of the generator has its own runtime, connections and histograms**, as a worker of the server has,
+//!   so that the generator's cost per request does not grow with cores.
+//! - **No failure is part of a latency**, since a refused connection is fast.
+//! - **The generator measures itself.** A report says when a thread of it was busy or late, because figures of a server
+//!   are then figures of the generator.
+//!
+//! # Tests
+//!
+//! `tests/it`: latencies against known schedules (`accuracy`), failures, protocols, scenarios, comparisons. `make
+//! bench-crosscheck` compares the figures with those of h2load, wrk and k6.
 
 #![forbid(unsafe_code)]
 

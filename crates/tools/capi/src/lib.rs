@@ -6,6 +6,24 @@
 //!
 //! `unsafe` code is needed where C and Rust meet: texts and bytes that are pointers, callbacks with the pointers of their users,
 //! and objects that threads hand to one another as the header allows.
+//!
+//! # Modules
+//!
+//! One file for each part of the header: `app`, `request`, `response`, `writer`, `deferred`, `server`, `websocket`,
+//! `rooms`, `sse`, `worker` and others. `handles`, `lifetime` and `callback` are the FFI boundary. `apus.h` is made of
+//! this crate; `apus.hpp` is written by hand.
+//!
+//! # Decisions
+//!
+//! - **An error is a number and a text of the thread**, as with errno; a server whose set-up had an error does not
+//!   start, so that no result has to be checked by every line of a program.
+//! - **Handles that threads share count their references**; those of a request live as long as it, and a late call
+//!   finds that it has ended.
+//!
+//! # Tests
+//!
+//! `tests/it` builds programs in C and C++: a new function gets a route in `tests/c/server.c`, and its client in
+//! `tests/it/server.rs`. Valgrind looks at them; `tests/examples` runs the examples.
 
 mod access_log;
 mod allocator;

@@ -1,4 +1,23 @@
 //! The `apus` command: parses its arguments, calls `apus-server`, and prints the result.
+//!
+//! # Modules
+//!
+//! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
+//! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`: what is printed.
+//! `certificate_commands`: `apus cert`. `new`: projects of `apus new`, with the parts of `--with` in `new::with`.
+//! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
+//! lines of wrk, ab and hey.
+//!
+//! # Decisions
+//!
+//! - **The program has an allocator of its own** (`allocator`): mimalloc, which gives the memory of a load back when
+//!   the load is over. Libraries leave the choice to their program.
+//!
+//! # Tests
+//!
+//! `tests/it` runs the program from outside: `server`, `proxy`, `cache`, `php`, `acme`, `commands`, and `attacks`,
+//! where each class of attack is tried against the release binary. `tests/clients` and `tests/origins` are other
+//! implementations: quic-go, aioquic, browsers, servers in Go.
 
 // Only the allocator has some.
 #![deny(unsafe_code)]

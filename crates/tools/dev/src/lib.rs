@@ -4,6 +4,17 @@
 //! ([`apus_net::DevelopmentSocket`]). So clients never find the port closed: while the application is restarted, requests
 //! wait. The supervisor (`supervisor`) publishes the state of the application (`state`), and the service of each worker
 //! (`service`) reads it: it forwards a request, or shows why there is no application to forward it to.
+//!
+//! # Modules
+//!
+//! `sources` finds which files changed, `supervisor` decides what is done, `cargo_build` and `process` build and run,
+//! `dev_service` is what clients get meanwhile. `page` and `script` are the page of errors and the reload of the
+//! browser; `content_security` and `meta_policies` allow that script. The address of the application is
+//! `apus_net::DevelopmentSocket`.
+//!
+//! # Tests
+//!
+//! Unit tests stand at the end of each module; `crates/tools/cli/tests/it/commands` runs `apus dev` on projects.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,11 @@
 //! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, a scripted server, certificates, a relay of UDP packets, ports,
 //! databases and other processes, and waiting for conditions, for the tests of several crates.
+//!
+//! # Modules
+//!
+//! `bodies`, `h2`, `quic`, `scripted`: messages without sockets, frames, packets, and a server that does what a test
+//! says. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL,
+//! MariaDB and Redis. `wait`: tests wait for conditions, never for a time.
 
 #![forbid(unsafe_code)]
 
