@@ -1,7 +1,8 @@
 //! The streams of HTTP/3 over those of QUIC, for the drivers of servers and clients.
 //!
-//! A driver owns an [`Http3Transport`], which has the codec, QUIC, and the output of all streams, and an [`Http3Input`],
-//! which reads streams as far as their bodies are read. In each poll of its connection it
+//! A driver owns an [`Http3Transport`], which has the codec, QUIC, and the output of all streams, and an
+//! [`Http3Input`], which reads no more of a stream than the reader of its body asks for. In each poll of its connection
+//! it
 //!
 //! 1. passes the events of QUIC on: [`Http3Input::note_readable`], [`Http3Transport::note_writable`], and then
 //!    [`Http3Transport::continue_outputs`];
@@ -10,8 +11,8 @@
 //!
 //! # Decisions
 //!
-//! - **A stream is read as far as its service reads the body**, so that the windows of QUIC limit the client, not a
-//!   buffer of ours.
+//! - **No more of a stream is read than its service reads of the body**, so that the windows of QUIC limit the client,
+//!   not a buffer of ours.
 //! - **Frames are passed to QUIC in the order of the priorities, little more than can be in flight**, so that an urgent
 //!   response overtakes others. What has been given to QUIC cannot be overtaken any more.
 //! - **Servers and clients share this crate.** They differ in the requests only, which `crates/engine/net` and

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use apus_quic_protocol::ConnectionHandle;
 
+// Without shares, 1,010 handshakes that one socket began and left closed HTTP/3 to everybody for ten seconds.
 /// The part of all half-open connections that one client may have.
 const SHARE: usize = 4;
 

@@ -34,8 +34,8 @@
 //!
 //! # Tests
 //!
-//! Unit tests stand at the end of each module. Over sockets this crate is tested by those of `crates/engine/net` and
-//! `crates/engine/client`.
+//! Unit tests stand at the end of each module. Over sockets this crate is tested by the tests of `crates/engine/net`
+//! and `crates/engine/client`.
 
 mod body;
 mod body_chunk;

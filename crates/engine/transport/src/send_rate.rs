@@ -34,6 +34,8 @@ impl SendRate {
 
     /// Notes that the sender waits for the peer. `taken` is called if a period begins.
     pub fn block(&mut self, now: Duration, taken: impl FnOnce() -> u64) {
+        // A period does not begin anew when the peer takes something. It did once, and a client held a response
+        // for ever by opening the window of its stream by one byte now and then.
         let period = self.period.get_or_insert_with(|| SendPeriod {
             taken: taken(),
             blocked: Duration::ZERO,

@@ -22,8 +22,8 @@
 //! }
 //! ```
 //!
-//! Statements run on `&Db`, by the functions of sqlx; on a [`Tx`], which the layer [`Transactions`] gives each request; or
-//! by a [`Model`], a struct that is a row of a table.
+//! Statements run on `&Db`, by the functions of sqlx; on a [`Tx`], which the layer [`Transactions`] gives each request;
+//! or by a [`Model`], a struct that is a row of a table.
 //!
 //! The crate sqlx is exported as [`sqlx`]. Its macros, as `#[derive(sqlx::FromRow)]`, need it as a dependency of
 //! the application, in the same version.
@@ -35,7 +35,7 @@
 //! of a statement in the syntax of the database. An application for one system can name it, as
 //! `Db<Sqlite>`: it can use all types that sqlx has for that system, and is somewhat faster.
 //!
-//! The addresses are those of sqlx: `sqlite:shop.db`, `postgres://user:password@host/database`,
+//! sqlx defines the form of addresses: `sqlite:shop.db`, `postgres://user:password@host/database`,
 //! `mysql://user:password@host/database?socket=/run/mysqld/mysqld.sock`. An SQLite database is
 //! created if it does not exist, with a write-ahead log (`journal_mode=WAL`).
 //!

@@ -19,7 +19,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
-//! | `acme` | certificates by ACME, such as those of Let's Encrypt |
+//! | `acme` | certificates by ACME, for example of Let's Encrypt |
 //! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
@@ -54,7 +54,7 @@
 //! 3. `app::service` passes every request through the layers of the application, before it is routed.
 //! 4. `router` finds by host, path and method a route, a mount or a fallback.
 //! 5. `app::service` passes the request through the layers of its groups, the outermost first, and of its handler.
-//! 6. The handler, its arguments and its result are those of apus-handler.
+//! 6. apus-handler makes the arguments of the handler, calls it, and turns its result into a response.
 //!
 //! # Where things are
 //!

@@ -13,8 +13,8 @@
 //!
 //! # Decisions
 //!
-//! - **Requests and responses are those of HTTP/2**: messages, flood budgets and priorities are code of apus-codec.
-//!   Only streams and the compression of fields differ.
+//! - **Requests and responses share the code of HTTP/2**: messages, flood budgets and priorities are code of
+//!   apus-codec. Only streams and the compression of fields differ.
 //!
 //! # Tests
 //!

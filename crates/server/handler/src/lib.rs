@@ -18,8 +18,8 @@
 //!
 //! # Decisions
 //!
-//! - **Handlers and layers are on the shelf of the server**, because those of a location in `apus.toml` and those of an
-//!   application are the same.
+//! - **Handlers and layers are on the shelf of the server**, because a location in `apus.toml` and an application use
+//!   the same ones.
 //! - **Errors become responses in one place** (`rendering`), so that an application selects their form once, also for
 //!   unknown paths, panics and what layers reject.
 //!

@@ -13,7 +13,7 @@
 //! 6. `serve::complete` adds the fields of the site (`fields`), such as HSTS, and replaces the body of an error by its
 //!    error page.
 //!
-//! `preset` has the presets, those of PHP applications in `preset::php`. `observe` tells the access log of the end of a
+//! `preset` has the presets (for PHP applications: `preset::php`). `observe` tells the access log of the end of a
 //! response.
 //!
 //! # Decisions

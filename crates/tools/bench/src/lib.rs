@@ -31,7 +31,7 @@
 //! # Tests
 //!
 //! `tests/it`: latencies against known schedules (`accuracy`), failures, protocols, scenarios, comparisons. `make
-//! bench-crosscheck` compares the figures with those of h2load, wrk and k6.
+//! bench-crosscheck` compares the figures with what h2load, wrk and k6 report.
 
 #![forbid(unsafe_code)]
 

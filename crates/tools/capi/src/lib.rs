@@ -1,11 +1,11 @@
 //! The C interface of Apus: the library behind `apus.h`.
 //!
-//! Each function of the header is a function here. Objects are opaque: C has pointers to the types of this crate, as `Box`es where
-//! it owns them, and as references where it lends them. No panic leaves a function (`border`), and each error has a text
-//! (`error`).
+//! Each function of the header is a function here. Objects are opaque: C has pointers to the types of this crate, as
+//! `Box`es where it owns them, and as references where it lends them. No panic leaves a function (`border`), and each
+//! error has a text (`error`).
 //!
-//! `unsafe` code is needed where C and Rust meet: texts and bytes that are pointers, callbacks with the pointers of their users,
-//! and objects that threads hand to one another as the header allows.
+//! `unsafe` code is needed where C and Rust meet: texts and bytes that are pointers, callbacks with the pointers of
+//! their users, and objects that threads hand to one another as the header allows.
 //!
 //! # Modules
 //!
@@ -17,8 +17,8 @@
 //!
 //! - **An error is a number and a text of the thread**, as with errno; a server whose set-up had an error does not
 //!   start, so that no result has to be checked by every line of a program.
-//! - **Handles that threads share count their references**; those of a request live as long as it, and a late call
-//!   finds that it has ended.
+//! - **Handles that threads share count their references**; a handle of a request lives as long as the request, and a
+//!   late call finds that it has ended.
 //!
 //! # Tests
 //!

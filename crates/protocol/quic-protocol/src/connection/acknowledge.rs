@@ -155,6 +155,8 @@ impl Connection {
         }
         let micros = delay.saturating_mul(1 << self.peer.ack_delay_exponent);
         let delay = Duration::from_micros(micros);
+        // Until the handshake is confirmed, a peer may wait longer than it has announced, for its keys (RFC 9002
+        // section 5.3).
         match self.is_confirmed {
             true => delay.min(self.max_ack_delay()),
             false => delay,

@@ -43,6 +43,8 @@ impl Connection {
         now: Instant,
         packet: &ReceivedPacket<'_>,
     ) -> Result<(), TransportError> {
+        // RFC 9000 section 9: no client migrates before the handshake is confirmed, and a server does not migrate
+        // at all. The address of such a packet may be forged.
         if !self.is_confirmed || self.side.is_client() {
             return Ok(());
         }

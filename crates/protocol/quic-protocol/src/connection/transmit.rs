@@ -69,6 +69,8 @@ impl Connection {
             window: self.path.congestion.window().saturating_sub(in_flight),
             pacing: 0,
         };
+        // Window and pacer are asked once for a run of packets. To ask them for each packet was a part of the 1 us
+        // that quinn-proto took for one.
         let pacing_delay = self.path.pacer.delay(now, mtu as u64);
         if pacing_delay.is_none() {
             limits.pacing = self.path.pacer.budget().max(mtu as u64);
@@ -99,6 +101,8 @@ impl Connection {
             limits.pacing = limits.pacing.saturating_sub(size as u64);
             datagrams += 1;
             segment_size = segment_size.max(size);
+            // The kernel cuts a run into segments of one size, of which only the last may be shorter (UDP_SEGMENT
+            // of udp(7)).
             if size < mtu {
                 break;
             }

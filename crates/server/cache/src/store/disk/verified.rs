@@ -125,6 +125,7 @@ impl VerifiedRanges {
     /// Whether the ranges are those of `version`, and count as verified.
     fn hold(&self, version: FileVersion, now: Instant) -> bool {
         self.since.is_some_and(|(verified, since)| {
+            // The first attempt compared the time only, and sent an altered file.
             verified == version && now.saturating_duration_since(since) < LIFETIME
         })
     }
