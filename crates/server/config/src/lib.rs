@@ -22,8 +22,8 @@
 //!
 //! - **A file with a mistake changes nothing**: a plan exists only if every file is valid, and a reload replaces a plan
 //!   by a plan.
-//! - **A mistake hides no other one.** Values that cannot be read are left out of what follows, so that no mistake is
-//!   reported twice.
+//! - **A mistake hides no other one**, also if the syntax is wrong, and none is reported twice (`diagnostics`): what a
+//!   site says wrong, its locations inherit.
 //!
 //! # Tests
 //!

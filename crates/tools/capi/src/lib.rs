@@ -17,8 +17,8 @@
 //!
 //! - **An error is a number and a text of the thread**, as with errno; a server whose set-up had an error does not
 //!   start, so that no result has to be checked by every line of a program.
-//! - **Handles that threads share count their references**; a handle of a request lives as long as the request, and a
-//!   late call finds that it has ended.
+//! - **A use of a request or response after its end aborts builds for debugging** (`lifetime`), with the name of the
+//!   handler to which it belonged. Other builds check nothing and pay nothing for it.
 //!
 //! # Tests
 //!

@@ -10,8 +10,8 @@
 //!
 //! # Decisions
 //!
-//! - **The program has an allocator of its own** (`allocator`): mimalloc, which gives the memory of a load back when
-//!   the load is over. Libraries leave the choice to their program.
+//! - **The allocator is mimalloc, called directly** (`allocator`). The crate mimalloc passes an alignment in every call,
+//!   which takes a longer way, although nearly all allocations need none. Libraries leave the choice to their program.
 //!
 //! # Tests
 //!
