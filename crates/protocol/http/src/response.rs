@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::fields::CacheResult;
-use crate::{Body, Headers, Tunnel};
+use crate::{Body, Headers, KnownField, Tunnel};
 
 /// A response: status, field lines, body, and the observers of its end.
 ///
@@ -36,6 +36,7 @@ struct ResponseAttachments {
     tunnel: Option<Tunnel>,
     observers: Vec<Observer>,
     origin: Option<ResponseOrigin>,
+    is_internal_removed: bool,
     value: Option<Box<dyn Any>>,
 }
 
@@ -60,7 +61,7 @@ pub struct Completion {
     pub cache: Option<CacheResult>,
 }
 
-/// The origin of a response, for logs.
+/// The origin of a response, for logs and [`Response::remove_internal_of_origin`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseOrigin {
     /// Its address.
@@ -225,7 +226,7 @@ impl Response {
             .and_then(|attachments| attachments.tunnel.take())
     }
 
-    /// Sets the origin of the response, for logs.
+    /// Sets the origin of the response. A response that is made of this one has to keep it.
     pub fn set_origin(&mut self, origin: ResponseOrigin) {
         self.attachments.get_or_insert_default().origin = Some(origin);
     }
@@ -233,6 +234,31 @@ impl Response {
     /// The origin of the response, if it is set.
     pub fn origin(&self) -> Option<&ResponseOrigin> {
         self.attachments.as_ref()?.origin.as_ref()
+    }
+
+    /// Removes the fields by which an origin tells the server what to do ([`KnownField::Internal`]). Those that are added
+    /// from now on are for a server in front of this one, and are sent.
+    pub fn remove_internal(&mut self) {
+        if self.headers().has(KnownField::Internal) {
+            self.headers_mut().remove_internal();
+        }
+        if let Some(attachments) = &mut self.attachments {
+            attachments.is_internal_removed = true;
+        }
+    }
+
+    /// Does so for the response of an origin, unless it was done. Whatever sends a response to a client calls this, as it
+    /// is behind the last service that may need the fields. Other services of the program may have such fields for a
+    /// server in front of it.
+    pub fn remove_internal_of_origin(&mut self) {
+        let is_of_origin = |attachments: &ResponseAttachments| {
+            attachments.origin.is_some() && !attachments.is_internal_removed
+        };
+        if self.headers().has(KnownField::Internal)
+            && self.attachments.as_deref().is_some_and(is_of_origin)
+        {
+            self.remove_internal();
+        }
     }
 
     /// Sets the result of the cache, for logs.

@@ -162,6 +162,9 @@ impl Rendering {
                 if response.is_of_panic() {
                     made.set_of_panic();
                 }
+                if let Some(origin) = response.origin() {
+                    made.set_origin(origin.clone());
+                }
                 for observer in response.take_observers() {
                     made.on_complete(observer);
                 }

@@ -4,8 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
+use std::time::Instant;
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method, StatusCode, list};
+use apus_http::{
+    Body, BodyError, BodyStream, Frame, Headers, Method, Response, ResponseOrigin, StatusCode, list,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{PoolStartError, WorkerError};
@@ -92,6 +95,23 @@ impl WorkerPool {
     /// The plan of the pool.
     pub fn plan(&self) -> &WorkerPoolPlan {
         &self.shared.plan
+    }
+
+    /// The origin of a response to a request that was sent to a worker at this time.
+    pub(crate) fn origin(&self, status: StatusCode, sent_at: Instant) -> ResponseOrigin {
+        ResponseOrigin {
+            address: self.plan().name.clone(),
+            status,
+            duration: sent_at.elapsed(),
+        }
+    }
+
+    /// The response of a worker to a request that was sent at this time.
+    pub(crate) fn response_of(&self, response: WorkerResponse, sent_at: Instant) -> Response {
+        let origin = self.origin(response.status, sent_at);
+        let mut made = Response::with_headers(response.status, response.headers, response.body);
+        made.set_origin(origin);
+        made
     }
 
     /// Sends a request to a worker. If the worker ends before its response, the request is sent to another one,

@@ -168,6 +168,7 @@ impl Http1Connection<'_> {
         if self.is_at_last_request() {
             self.codec.close();
         }
+        response.remove_internal_of_origin();
         if response.is_of_panic() {
             self.worker.counters.panics.add(1);
         }

@@ -90,6 +90,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
+        response.remove_internal_of_origin();
         if response.is_of_panic() {
             self.worker.counters.panics.add(1);
         }

@@ -115,6 +115,7 @@ async fn call(
         extensions: Extensions::new(),
     }));
     let mut response = future.wait().await;
+    response.remove_internal_of_origin();
     let tunnel = response.take_tunnel().map(|tunnel| {
         let (ours, theirs) = pipe::pair();
         tokio::task::spawn_local(tunnel(Box::new(theirs)));

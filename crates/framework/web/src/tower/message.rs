@@ -99,6 +99,8 @@ pub(super) fn response_to<B>(
     mut response: Response,
     convert_body: impl FnOnce(Body) -> B,
 ) -> http::Response<B> {
+    // What gets it does not know of the origin.
+    response.remove_internal_of_origin();
     let body = convert_body(response.take_body());
     let mut made = http::Response::new(body);
     *made.status_mut() = response.status();

@@ -220,7 +220,7 @@ impl LocationCache {
                 )
             }
             FreshenResult::NotStored {
-                headers,
+                mut headers,
                 is_revoked,
                 renewed,
                 ..
@@ -236,6 +236,7 @@ impl LocationCache {
                 }
                 let body = stale.body(None);
                 let status = stale.stored.status();
+                headers.remove_internal();
                 let mut response = Response::with_headers(status, headers, body);
                 let handling = Handling::Forwarded {
                     reason: ForwardReason::Stale,

@@ -343,6 +343,8 @@ impl PreparedResponse {
             return Rc::clone(&lines.headers);
         }
         let mut headers = self.stored.headers().clone();
+        // They are stored for the next validation.
+        headers.remove_internal();
         form.describe(&mut headers);
         // A number is a valid value.
         let _ = headers.try_insert("age", context.age.to_string());

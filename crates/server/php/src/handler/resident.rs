@@ -5,9 +5,7 @@ use std::time::Instant;
 use crate::plan::ApplicationMode;
 use crate::wire::RequestFrame;
 use crate::{WorkerError, WorkerPool, WorkerRequest};
-use apus_http::{
-    Body, BodyError, HeaderValue, Request, Response, ResponseOrigin, StatusCode, header,
-};
+use apus_http::{Body, BodyError, HeaderValue, Request, Response, StatusCode, header};
 
 use super::socket;
 use apus_proxy::log_rate_limiter::LogRateLimiter;
@@ -77,18 +75,7 @@ impl ResidentWorkers {
             Ok(response) => response,
             Err(error) => return Err(self.error_response(request, &error)),
         };
-        let source = ResponseOrigin {
-            address: self.pool.plan().name.clone(),
-            status: worker_response.status,
-            duration: sent_at.elapsed(),
-        };
-        let mut response = Response::with_headers(
-            worker_response.status,
-            worker_response.headers,
-            worker_response.body,
-        );
-        response.set_origin(source);
-        Ok(response)
+        Ok(self.pool.response_of(worker_response, sent_at))
     }
 
     fn error_response(&self, request: &Request, error: &WorkerError) -> Response {

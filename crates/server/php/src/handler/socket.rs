@@ -1,5 +1,7 @@
 //! WebSockets of resident applications, whose messages are events for a worker.
 
+use std::time::Instant;
+
 use crate::wire::{MessageFormat, RequestFrame};
 use crate::{PhpSocket, SocketCommand, SocketCommands, SocketEvents, WorkerError, WorkerPool};
 use apus_http::{Request, Response};
@@ -28,14 +30,12 @@ pub(super) async fn open(
     if let Some(refusal) = upgrade.refusal() {
         return Ok(refusal);
     }
+    let sent_at = Instant::now();
     let (worker_response, socket) = pool.open(event).await?;
     let Some(socket) = socket else {
-        return Ok(Response::with_headers(
-            worker_response.status,
-            worker_response.headers,
-            worker_response.body,
-        ));
+        return Ok(pool.response_of(worker_response, sent_at));
     };
+    let origin = pool.origin(worker_response.status, sent_at);
     let chosen = worker_response.headers.get_str("sec-websocket-protocol");
     let upgrade = upgrade.protocols(chosen.map(str::to_owned));
     let mut response = upgrade.run(move |connection| run(connection, socket));
@@ -46,6 +46,7 @@ pub(super) async fn open(
     response
         .headers_mut()
         .append_from(&worker_response.headers, |name, _| !is_replaced(name));
+    response.set_origin(origin);
     Ok(response)
 }
 

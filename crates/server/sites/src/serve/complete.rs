@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Body, FileRange, HeaderName, KnownField, Request, Response, ResponseFuture, StatusCode, header,
+    Body, FileRange, HeaderName, Request, Response, ResponseFuture, StatusCode, header,
 };
 
 use super::accel::{self, AccelTarget};
@@ -180,10 +180,7 @@ impl SiteState {
     /// Makes the changes that every response of the site gets.
     fn finish(&self, context: RequestState, mut response: Response) -> Response {
         let location = self.location(&context);
-        // Header fields that are shared with the cache of files stay as they are.
-        if response.headers().has(KnownField::Internal) {
-            response.headers_mut().remove_internal();
-        }
+        response.remove_internal();
         let changes = context
             .route
             .changes

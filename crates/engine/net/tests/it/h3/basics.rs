@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use apus_http::{Frame, Headers, Method, Response, ResponseFuture, StatusCode};
+use apus_http::{
+    Frame, Headers, Method, Response, ResponseFuture, ResponseOrigin, ServiceFactory, StatusCode,
+};
 use apus_net::tls::{ClientAuth, TlsSite, UnknownName};
 use apus_net::{Http3Settings, Limits, ListenerPlan};
 use apus_quic::{QuicClientTls, QuicCloseReason};
@@ -15,7 +17,7 @@ use rustls::crypto::aws_lc_rs::kx_group;
 use super::{H3Client, H3ClientOptions, H3Request, H3Server, h3_listener};
 use crate::h2::client::Peer;
 use crate::h2::described;
-use crate::harness::{Server, ok, paths, plan, service};
+use crate::harness::{Server, connect, ok, paths, plan, service};
 use crate::tls::{client_of, connect_tls, policies, site, tls_listener};
 
 #[test]
@@ -426,4 +428,72 @@ fn observers_learn_when_the_client_has_the_response() {
         client.pause(Duration::from_millis(5));
         complete.load(Ordering::SeqCst) + gone.load(Ordering::SeqCst) == 4
     });
+}
+
+/// Responds with fields for the server: as the program itself, or as an origin, whose response a service in between may
+/// have cleared of them before it adds one of its own.
+fn with_internal_fields() -> Arc<dyn ServiceFactory> {
+    service(|request| {
+        let mut response = ok("x");
+        let headers = response.headers_mut();
+        for name in ["x-accel-redirect", "x-sendfile", "x-apus-events"] {
+            headers.try_append(name, "/a").unwrap();
+        }
+        headers.try_append("x-other", "1").unwrap();
+        if request.path() != "/own" {
+            response.set_origin(ResponseOrigin {
+                address: "origin".into(),
+                status: StatusCode::OK,
+                duration: Duration::ZERO,
+            });
+        }
+        if request.path() == "/site" {
+            response.remove_internal();
+            let headers = response.headers_mut();
+            headers.try_append("x-accel-buffering", "no").unwrap();
+        }
+        response.into()
+    })
+}
+
+#[test]
+fn no_client_sees_a_field_that_an_origin_has_for_the_server() {
+    let server = Server::start(with_internal_fields());
+    let h3 = H3Server::start(with_internal_fields());
+    for (path, own) in [
+        ("/origin", ""),
+        ("/site", "x-accel-buffering"),
+        ("/own", "all"),
+    ] {
+        let one = server.connect().get(path);
+        let two = Peer::open(connect(server.address()).unwrap()).fetch(path);
+        let three = h3.open().get(path);
+        for name in [
+            "x-accel-redirect",
+            "x-sendfile",
+            "x-apus-events",
+            "x-accel-buffering",
+            "x-other",
+        ] {
+            let is_expected = match own {
+                "all" => name != "x-accel-buffering",
+                own => name == own || name == "x-other",
+            };
+            assert_eq!(
+                one.field(name).is_some(),
+                is_expected,
+                "HTTP/1.1 {path} {name}"
+            );
+            assert_eq!(
+                two.field(name).is_some(),
+                is_expected,
+                "HTTP/2 {path} {name}"
+            );
+            assert_eq!(
+                three.field(name).is_some(),
+                is_expected,
+                "HTTP/3 {path} {name}"
+            );
+        }
+    }
 }

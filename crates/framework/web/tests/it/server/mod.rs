@@ -1,5 +1,6 @@
 //! `Server`: listeners, background tasks, and shutdown.
 
+mod internal_fields;
 mod serve;
 
 use std::io::{Read, Write};
