@@ -3,6 +3,8 @@
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use apus_fuzz::{TARGETS, Target};
 
@@ -14,24 +16,36 @@ const MUTATIONS_WITH_CONNECTION: usize = 1000;
 
 #[test]
 fn targets_hold_for_their_seeds_and_mutations_of_them() {
-    for (name, target) in TARGETS {
-        let seeds = seeds(name);
-        assert!(!seeds.is_empty(), "no seed in corpus/{name}");
-        for seed in &seeds {
-            run(name, *target, seed);
+    // Each thread takes the next target, which shares nothing with the others.
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while let Some((name, target)) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_mutations(name, *target);
+                }
+            });
         }
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let mutations = match *name {
-            "c_interface" | "quic_connection" => MUTATIONS_WITH_CONNECTION,
-            _ => MUTATIONS,
-        };
-        for round in 0..mutations {
-            let mut data = seeds[round % seeds.len()].clone();
-            for _ in 0..=random.below(4) {
-                random.mutate(&mut data, &seeds);
-            }
-            run(name, *target, &data);
+    });
+}
+
+fn run_mutations(name: &str, target: Target) {
+    let seeds = seeds(name);
+    assert!(!seeds.is_empty(), "no seed in corpus/{name}");
+    for seed in &seeds {
+        run(name, target, seed);
+    }
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mutations = match name {
+        "c_interface" | "quic_connection" => MUTATIONS_WITH_CONNECTION,
+        _ => MUTATIONS,
+    };
+    for round in 0..mutations {
+        let mut data = seeds[round % seeds.len()].clone();
+        for _ in 0..=random.below(4) {
+            random.mutate(&mut data, &seeds);
         }
+        run(name, target, &data);
     }
 }
 
