@@ -17,7 +17,6 @@ use crate::driver::{Driver, System, shown};
 use crate::error::DbError;
 use crate::parameters;
 use crate::statements;
-use crate::transaction::Tx;
 
 /// A database; see [the crate](crate).
 ///
@@ -177,12 +176,6 @@ impl<D: Driver> Db<D> {
         }
         let numbered = statements::rewritten(statement, || parameters::numbered(statement));
         AssertSqlSafe(numbered).into_sql_str()
-    }
-
-    /// A transaction that begins with its first statement, and is rolled back if it is dropped before
-    /// [`Tx::commit`].
-    pub fn begin(&self) -> Tx<D> {
-        Tx::new(self.clone(), false)
     }
 
     /// The same database for what takes any, with pools of its own.

@@ -113,6 +113,14 @@ impl<D: Driver> TxLease<D> {
     }
 }
 
+impl<D: Driver> Db<D> {
+    /// A transaction that begins with its first statement, and is rolled back if it is dropped before
+    /// [`Tx::commit`].
+    pub fn begin(&self) -> Tx<D> {
+        Tx::new(self.clone(), false)
+    }
+}
+
 impl<D: Driver> Tx<D> {
     /// A transaction that only reads begins as the database has it. In SQLite any other one takes the lock for writing
     /// when it begins: a transaction that reads first and takes it later fails if another one wrote in between.

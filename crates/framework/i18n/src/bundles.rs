@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use fluent_bundle::{FluentArgs, FluentBundle, FluentResource};
 
-use crate::translations::LanguageTexts;
+use crate::language_texts::LanguageTexts;
 
 type Bundle = FluentBundle<Arc<FluentResource>>;
 

@@ -22,8 +22,20 @@ pub struct Language {
     was_used: Arc<AtomicBool>,
 }
 
+impl Translations {
+    /// One of the languages, as for a mail; the first if the tag is that of none of them.
+    pub fn language(&self, tag: &str) -> Language {
+        self.at(self.find(tag).unwrap_or(0))
+    }
+
+    pub(crate) fn at(&self, index: usize) -> Language {
+        let tag = self.tag(index);
+        Language::new(self.clone(), index, tag.unwrap_or_default())
+    }
+}
+
 impl Language {
-    pub(crate) fn new(translations: Translations, index: usize, tag: Arc<str>) -> Self {
+    fn new(translations: Translations, index: usize, tag: Arc<str>) -> Self {
         Self {
             translations,
             index,

@@ -23,8 +23,9 @@
 //!
 //! # Modules
 //!
-//! `bundles`, `translations`: the texts. `negotiation`, `language`, `layer`: the language of a request, by a cookie,
-//! the browser or a session. `templates`, `validation`: the function `t` of templates, and messages about fields.
+//! `language_texts`, `bundles`, `translations`: the texts. `negotiation`, `language`, `layer`: the language of a
+//! request, by a cookie, the browser or a session. `templates`, `validation`: the function `t` of templates, and
+//! messages about fields.
 //!
 //! # Tests
 //!
@@ -35,6 +36,7 @@
 mod bundles;
 mod error;
 mod language;
+mod language_texts;
 mod layer;
 mod negotiation;
 #[cfg(feature = "templates")]

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use fluent_bundle::{FluentArgs, FluentResource};
-use fluent_syntax::ast::Entry;
-use unic_langid::LanguageIdentifier;
+use fluent_bundle::FluentArgs;
 
-use crate::{Language, TranslationError, bundles, negotiation};
+use crate::language_texts::LanguageTexts;
+use crate::{TranslationError, bundles, negotiation};
 
 /// The texts of an application in several languages. As a layer, it selects the language of each request: that of the
 /// cookie `language` if it is one of these, or else the one that `Accept-Language` prefers, or else the first.
@@ -18,18 +17,6 @@ use crate::{Language, TranslationError, bundles, negotiation};
 /// test.
 #[derive(Clone)]
 pub struct Translations(Arc<Vec<LanguageTexts>>);
-
-/// The texts of one language.
-#[derive(Clone)]
-pub(crate) struct LanguageTexts {
-    pub(crate) tag: Arc<str>,
-    pub(crate) identifier: LanguageIdentifier,
-    pub(crate) resources: Vec<Arc<FluentResource>>,
-    /// The keys of texts, with those of attributes as `key.attribute`.
-    keys: BTreeSet<String>,
-    /// Those of terms, which are no texts of their own.
-    terms: BTreeSet<String>,
-}
 
 impl Translations {
     /// The texts of the first language, in Fluent.
@@ -119,18 +106,13 @@ impl Translations {
         missing
     }
 
-    /// One of the languages, as for a mail; the first if the tag is that of none of them.
-    pub fn language(&self, tag: &str) -> Language {
-        self.at(self.find(tag).unwrap_or(0))
+    /// The tag of a language.
+    pub(crate) fn tag(&self, index: usize) -> Option<Arc<str>> {
+        self.0.get(index).map(|language| language.tag.clone())
     }
 
     pub(crate) fn find(&self, tag: &str) -> Option<usize> {
         negotiation::find(tag, self.languages())
-    }
-
-    pub(crate) fn at(&self, index: usize) -> Language {
-        let tag = self.0.get(index).map(|language| language.tag.clone());
-        Language::new(self.clone(), index, tag.unwrap_or_default())
     }
 
     /// The text of a key in a language, or in the first one.
@@ -155,62 +137,6 @@ impl Translations {
         arguments: Option<&FluentArgs<'_>>,
     ) -> Option<String> {
         bundles::format(&self.0, index, key, arguments)
-    }
-}
-
-impl LanguageTexts {
-    fn new(tag: &str) -> Result<Self, TranslationError> {
-        let identifier = tag.parse().map_err(|_| TranslationError::Tag {
-            tag: tag.to_owned(),
-        })?;
-        Ok(Self {
-            tag: tag.into(),
-            identifier,
-            resources: Vec::new(),
-            keys: BTreeSet::new(),
-            terms: BTreeSet::new(),
-        })
-    }
-
-    /// Adds texts; `of` is the language or the file, for errors.
-    fn add(&mut self, of: &str, texts: &str) -> Result<(), TranslationError> {
-        let read = FluentResource::try_new(texts.to_owned());
-        let resource = read.map_err(|(_, errors)| {
-            let error = errors.first();
-            let at = error.map_or(0, |error| error.pos.start);
-            let before = texts.get(..at).unwrap_or(texts);
-            TranslationError::Syntax {
-                of: of.to_owned(),
-                line: before.matches('\n').count().saturating_add(1),
-                problem: error.map_or_else(String::new, |error| error.kind.to_string()),
-            }
-        })?;
-        let mut add = |key: String, is_text: bool| match is_text {
-            true if self.keys.insert(key.clone()) => Ok(()),
-            false if self.terms.insert(key.clone()) => Ok(()),
-            _ => Err(TranslationError::Repeated {
-                of: of.to_owned(),
-                key,
-            }),
-        };
-        for entry in resource.entries() {
-            match entry {
-                Entry::Message(message) => {
-                    let key = message.id.name;
-                    // A message may have attributes only.
-                    if message.value.is_some() {
-                        add(key.to_owned(), true)?;
-                    }
-                    for attribute in &message.attributes {
-                        add(format!("{key}.{}", attribute.id.name), true)?;
-                    }
-                }
-                Entry::Term(term) => add(format!("-{}", term.id.name), false)?,
-                _ => {}
-            }
-        }
-        self.resources.push(Arc::new(resource));
-        Ok(())
     }
 }
 

@@ -1,13 +1,8 @@
 //! Mails that are sent while the response is on its way: a bounded number, with a few attempts each.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::{Mail, MailError, Mailer};
-
-/// How many mails may wait or be on their way.
-const WAITING: usize = 1000;
 
 /// The times between the attempts.
 const PAUSES: [Duration; 3] = [
@@ -15,27 +10,6 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(20),
     Duration::from_secs(120),
 ];
-
-/// Counts the mails that are on their way.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BackgroundMails(Arc<AtomicUsize>);
-
-/// The place of one mail.
-struct BackgroundSlot(Arc<AtomicUsize>);
-
-impl BackgroundMails {
-    fn slot(&self) -> Option<BackgroundSlot> {
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        let slot = BackgroundSlot(self.0.clone());
-        (before < WAITING).then_some(slot)
-    }
-}
-
-impl Drop for BackgroundSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 impl Mailer {
     /// Sends a mail without a wait: what goes wrong is logged, and tried again if the error may pass, for about two

@@ -18,7 +18,7 @@
 //! # Modules
 //!
 //! `mail` is a message, `mailer` sends it (`smtp`, by lettre, with TLS) or keeps it (`catcher`); `background` sends
-//! beside a request; `page` shows caught mails in development.
+//! beside a request, in `background_slots`; `page` shows caught mails in development.
 //!
 //! # Tests
 //!
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod background_slots;
 mod catcher;
 mod error;
 mod mail;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lettre::message::Mailbox;
 use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 
-use crate::background::BackgroundMails;
+use crate::background_slots::BackgroundMails;
 use crate::catcher::MailCatcher;
 use crate::mail::mailbox;
 use crate::{CaughtMail, Mail, MailError, MailPage, smtp};

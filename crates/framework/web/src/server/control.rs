@@ -1,7 +1,6 @@
 //! `ServerControl`: the thread that runs the tasks, the control socket and the shutdown of a server.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use apus_control::{
 use apus_http::{RouteInfo, ServiceFactory};
 use apus_net::{DevelopmentSocket, Engine, EnginePlan};
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::error::StartError;
 use super::running::Stopping;
+use super::signals::SignalSource;
 use super::task::{self, Task};
 
 /// Begins to maintain certificates, on the control thread.
@@ -195,59 +194,5 @@ async fn next_exchange(socket: &mut Option<ControlSocket>) -> ControlExchange {
     match socket {
         Some(socket) => socket.next().await,
         None => std::future::pending().await,
-    }
-}
-
-/// SIGTERM and SIGINT.
-pub(super) struct TerminationSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl TerminationSignals {
-    /// From now on they do not end the process. The caller is in the runtime of a server.
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-}
-
-/// The signals that stop a server: from its start, or from when the program waits for its end.
-pub(super) struct SignalSource {
-    signals: Option<TerminationSignals>,
-    later: Option<oneshot::Receiver<TerminationSignals>>,
-}
-
-impl SignalSource {
-    /// These signals, or those that come through `later`.
-    pub(super) fn new(
-        signals: Option<TerminationSignals>,
-        later: oneshot::Receiver<TerminationSignals>,
-    ) -> Self {
-        Self {
-            signals,
-            later: Some(later),
-        }
-    }
-
-    /// Waits for the next signal. Without signals it never returns.
-    async fn next(&mut self) {
-        if self.signals.is_none()
-            && let Some(later) = &mut self.later
-        {
-            self.signals = later.await.ok();
-            self.later = None;
-        }
-        match &mut self.signals {
-            Some(signals) => {
-                tokio::select! {
-                    _ = signals.terminate.recv() => {}
-                    _ = signals.interrupt.recv() => {}
-                }
-            }
-            None => std::future::pending().await,
-        }
     }
 }

@@ -7,6 +7,7 @@ mod error;
 #[cfg(feature = "jobs")]
 mod jobs;
 mod running;
+mod signals;
 mod task;
 
 use std::fmt;
@@ -31,10 +32,10 @@ use crate::server_service::ServerServiceFactory;
 
 #[cfg(feature = "acme")]
 pub use apus_acme::Acme;
-use control::{ServerControl, SignalSource, TerminationSignals};
+use control::ServerControl;
 pub use error::StartError;
-use running::SignalSender;
 pub use running::{Running, StopHandle, Stopping};
+use signals::{SignalSender, SignalSource, TerminationSignals};
 use task::Task;
 
 /// An application on its listeners.

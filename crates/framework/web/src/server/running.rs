@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use apus_net::ListenAddress;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use super::control::TerminationSignals;
+use super::signals::SignalSender;
 
 /// Notifies a task when the server stops.
 #[derive(Clone, Debug)]
@@ -43,27 +43,6 @@ pub struct Running {
     pub(super) stop: watch::Sender<bool>,
     pub(super) thread: Option<JoinHandle<()>>,
     pub(super) signals: SignalSender,
-}
-
-/// Passes the signals of the process to the thread of a server.
-pub(super) struct SignalSender {
-    pub(super) runtime: tokio::runtime::Handle,
-    pub(super) sender: Option<oneshot::Sender<TerminationSignals>>,
-}
-
-impl SignalSender {
-    /// The signals stop the server from now on, as they do in [`Server::run`](crate::Server::run).
-    fn send(&mut self) {
-        let Some(sender) = self.sender.take() else {
-            return;
-        };
-        let _entered = self.runtime.enter();
-        match TerminationSignals::new() {
-            // A server that has ended does not need them.
-            Ok(signals) => drop(sender.send(signals)),
-            Err(error) => tracing::warn!(%error, "signals do not stop the server"),
-        }
-    }
 }
 
 impl Running {

@@ -3,18 +3,19 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use apus_http::Request;
 #[cfg(feature = "validate")]
 use apus_http::mount_prefix;
-use apus_http::{HeaderValue, Request, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::error::SessionError;
 use super::id::SessionId;
-use super::layer::SessionSettings;
+use super::settings::SessionSettings;
 use super::state::{Changes, SessionRecord};
-use super::store::{BackendKind, StoreError};
-use apus_handler::{Error, FromRequestHead, HttpError, Matched, RouteCheck};
+use super::store::BackendKind;
+use apus_handler::{Error, FromRequestHead, Matched, RouteCheck};
 
 /// The prefix of the names of values that are read once.
 const FLASH: &str = "~flash/";
@@ -288,99 +289,5 @@ impl FromRequestHead for Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").finish_non_exhaustive()
-    }
-}
-
-/// A session that could not be read or written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// The store failed.
-    Store(StoreError),
-    /// A value has another type, or cannot be serialized as JSON.
-    Value {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        error: serde_json::Error,
-    },
-    /// The values are too long together.
-    TooLarge {
-        /// Their length.
-        bytes: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// Concurrent requests changed the session on each attempt to write it.
-    Contended,
-    /// The system has no random bytes.
-    NoRandomness,
-}
-
-impl SessionError {
-    fn value(name: &str, error: serde_json::Error) -> Self {
-        Self::Value {
-            name: name.to_owned(),
-            error,
-        }
-    }
-}
-
-impl From<StoreError> for SessionError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Value { name, error } => {
-                write!(f, "the value {name:?} of the session: {error}")
-            }
-            Self::TooLarge { bytes, max } => {
-                write!(
-                    f,
-                    "the session has {bytes} bytes, more than the limit of {max}"
-                )
-            }
-            Self::Contended => {
-                f.write_str("concurrent requests changed the session on each attempt to write it")
-            }
-            Self::NoRandomness => f.write_str("the system has no random bytes"),
-        }
-    }
-}
-
-/// A store that cannot be reached is a 503 with `Retry-After`, other errors are a 500.
-impl HttpError for SessionError {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
-    fn into_error(self) -> Error {
-        let error = Error::of(self.status());
-        match &self {
-            Self::Store(_) => error.header(header::RETRY_AFTER, RETRY_AFTER),
-            _ => error,
-        }
-        .caused_by(self)
-    }
-}
-
-/// The time after which a client may try again, in seconds.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
-
-impl std::error::Error for SessionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            Self::Value { error, .. } => Some(error),
-            _ => None,
-        }
     }
 }

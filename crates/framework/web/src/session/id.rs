@@ -6,7 +6,7 @@ use aws_lc_rs::{digest, rand};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::SessionError;
+use super::error::SessionError;
 
 /// The id of a session: 256 random bits, which only the cookie contains, and whether its visitor is not logged in.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use apus_http::{Request, Response, ResponseFuture};
-use tokio::sync::OnceCell;
 
 use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
-use super::sealed::Sealer;
+use super::settings::SessionSettings;
 use super::state::Lifetime;
 use super::store::SessionBackend;
 use apus_handler::middleware::{Middleware, Next};
@@ -21,26 +20,6 @@ use apus_handler::{Error, Rendering, ResponseMarker, RouteCheck};
 /// most 64 KiB of JSON, and the cookie `session` ends when the browser closes.
 #[derive(Clone)]
 pub struct Sessions(Arc<SessionSettings>);
-
-#[derive(Clone)]
-pub(super) struct SessionSettings {
-    pub(super) place: Arc<SessionBackend>,
-    /// Signs the cookies of visitors who are not logged in, if `place` is a store.
-    pub(super) visitors: Arc<OnceCell<Sealer>>,
-    pub(super) cookie: CookieText,
-    pub(super) is_always_secure: bool,
-    pub(super) lifetime: Lifetime,
-    pub(super) max_bytes: usize,
-    clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
-}
-
-impl SessionSettings {
-    /// Seconds since 1970.
-    pub(super) fn now(&self) -> u64 {
-        let since = (self.clock)().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| since.as_secs())
-    }
-}
 
 impl Sessions {
     /// Sessions in a store or a cookie.

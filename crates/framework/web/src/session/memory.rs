@@ -6,9 +6,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::SessionKey;
-use super::store::{
-    SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession, random_key,
-};
+use super::error::StoreError;
+use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession, random_key};
 
 /// Keeps sessions in memory. All workers of the process share them; other processes do not, and
 /// when the process ends they are gone.

@@ -52,6 +52,7 @@
 //! would be logged in as well (session fixation).
 
 mod cookie;
+mod error;
 mod flash;
 mod handle;
 mod id;
@@ -60,6 +61,7 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod sealed;
+mod settings;
 #[cfg(feature = "sql")]
 mod sql;
 mod state;
@@ -67,10 +69,11 @@ mod store;
 mod write;
 
 pub use apus_layers::auth::{Key, KeyError};
+pub use error::{SessionError, StoreError};
 pub use flash::{Flash, FlashMessage};
+pub use handle::Session;
 #[cfg(feature = "validate")]
 pub(crate) use handle::normal_path;
-pub use handle::{Session, SessionError};
 pub use id::SessionKey;
 pub use layer::Sessions;
 pub use memory::MemoryStore;
@@ -79,9 +82,7 @@ pub use redis::RedisStore;
 pub use sealed::{EncryptedCookie, SignedCookie};
 #[cfg(feature = "sql")]
 pub use sql::SqlStore;
-pub use store::{
-    SessionBackend, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
-};
+pub use store::{SessionBackend, SessionStore, SessionWrite, StoreFuture, StoredSession};
 
 pub(crate) use cookie::CookieText;
 

@@ -7,9 +7,8 @@ use apus_redis::Redis;
 use apus_redis::redis::{self, FromRedisValue, Pipeline, Script};
 
 use super::SessionKey;
-use super::store::{
-    MAX_VISITORS, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
-};
+use super::error::StoreError;
+use super::store::{MAX_VISITORS, SessionStore, SessionWrite, StoreFuture, StoredSession};
 
 /// Writes a session if the expected version is stored.
 static SAVE: LazyLock<Script> = LazyLock::new(|| {

@@ -9,9 +9,8 @@ use sqlx::SqlStr;
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
-use super::store::{
-    MAX_VISITORS, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
-};
+use super::error::StoreError;
+use super::store::{MAX_VISITORS, SessionStore, SessionWrite, StoreFuture, StoredSession};
 
 /// The interval at which expired sessions are removed, in seconds.
 const SWEEP: u64 = 10 * 60;

@@ -1,6 +1,5 @@
 //! `SessionStore`: the trait of stores that keep sessions on the server.
 
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,8 +9,8 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::SessionKey;
-use super::id::sha256;
+use super::error::StoreError;
+use super::id::{SessionKey, sha256};
 use super::sealed::{EncryptedCookie, Sealer, SignedCookie};
 
 /// The future of a store operation, which stays on its thread.
@@ -109,34 +108,6 @@ impl SessionWrite<'_> {
     /// The version of this write.
     pub fn version(&self) -> u64 {
         self.replaces.unwrap_or(0).saturating_add(1)
-    }
-}
-
-/// The error of a store.
-pub struct StoreError(Box<dyn Error + Send + Sync>);
-
-impl StoreError {
-    /// An error with its cause.
-    pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self(cause.into())
-    }
-}
-
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the store of sessions: {}", self.0)
-    }
-}
-
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use super::error::{SessionError, StoreError};
 use super::handle::{
-    CookieChange, LoadedSession, Session, SessionCookie, SessionError, SessionSnapshot,
-    SessionState,
+    CookieChange, LoadedSession, Session, SessionCookie, SessionSnapshot, SessionState,
 };
 use super::id::SessionId;
 use super::sealed::{Sealer, SignedCookie};
 use super::state::SessionRecord;
-use super::store::{BackendKind, SessionStore, SessionWrite, StoreError};
+use super::store::{BackendKind, SessionStore, SessionWrite};
 use apus_layers::auth::Key;
 
 /// The number of attempts to apply changes to a session that concurrent requests change.

@@ -7,13 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use apus_clock::{ClockGuard, TestClock};
-use apus_http::{Headers, Method, ServiceFactory};
+use apus_http::{Headers, ServiceFactory};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
 use super::cookies::CookieJar;
 use super::fail;
-use super::request::TestRequest;
 use super::transport::TestTransport;
 use crate::app::App;
 use crate::server_service::ServerServiceFactory;
@@ -38,15 +37,6 @@ pub(super) struct TestClientState {
 
 /// The time limit for a response, or a piece of its body.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-macro_rules! by_method {
-    ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
-        $(#[$doc])*
-        pub fn $name(&self, target: &str) -> TestRequest {
-            self.request(Method::$method, target)
-        }
-    )*};
-}
 
 impl TestClient {
     /// A client of an application, in process. Its responses are the same as over a socket: errors without
@@ -94,28 +84,6 @@ impl TestClient {
             }),
             headers: Headers::new(),
         }
-    }
-
-    by_method! {
-        /// A GET request for a path, with or without a query: `/users?page=2`.
-        get: GET;
-        /// A POST request.
-        post: POST;
-        /// A PUT request.
-        put: PUT;
-        /// A PATCH request.
-        patch: PATCH;
-        /// A DELETE request.
-        delete: DELETE;
-        /// A HEAD request.
-        head: HEAD;
-        /// An OPTIONS request.
-        options: OPTIONS;
-    }
-
-    /// A request of any method.
-    pub fn request(&self, method: Method, target: &str) -> TestRequest {
-        TestRequest::new(self.clone(), method, target)
     }
 
     /// This client with a header field in each request: `client.header("accept", "application/json")`.

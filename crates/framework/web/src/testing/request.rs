@@ -8,6 +8,39 @@ use serde::Serialize;
 use super::transport::{IncomingTestResponse, OutgoingTestRequest};
 use super::{TestClient, TestResponse, TestSocket, fail, html};
 
+macro_rules! by_method {
+    ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self, target: &str) -> TestRequest {
+            self.request(Method::$method, target)
+        }
+    )*};
+}
+
+impl TestClient {
+    by_method! {
+        /// A GET request for a path, with or without a query: `/users?page=2`.
+        get: GET;
+        /// A POST request.
+        post: POST;
+        /// A PUT request.
+        put: PUT;
+        /// A PATCH request.
+        patch: PATCH;
+        /// A DELETE request.
+        delete: DELETE;
+        /// A HEAD request.
+        head: HEAD;
+        /// An OPTIONS request.
+        options: OPTIONS;
+    }
+
+    /// A request of any method.
+    pub fn request(&self, method: Method, target: &str) -> TestRequest {
+        TestRequest::new(self.clone(), method, target)
+    }
+}
+
 /// A builder of a request; [`TestRequest::send`] sends it.
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
@@ -20,7 +53,7 @@ pub struct TestRequest {
 }
 
 impl TestRequest {
-    pub(super) fn new(client: TestClient, method: Method, target: &str) -> Self {
+    fn new(client: TestClient, method: Method, target: &str) -> Self {
         Self {
             headers: client.headers.clone(),
             client,

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::BoxError;
-use super::message;
 
 /// The number of frames that wait for the reader.
 const QUEUED_FRAMES: usize = 1;
@@ -237,10 +236,10 @@ fn frame_of<D: Buf>(frame: http_body::Frame<D>) -> Result<Frame, BodyError> {
         // This does not copy if the data is `Bytes`.
         Ok(mut data) => Ok(Frame::Data(data.copy_to_bytes(data.remaining()))),
         Err(frame) => {
-            let mut trailers = Headers::new();
-            if let Ok(map) = frame.into_trailers() {
-                message::append(&mut trailers, &map);
-            }
+            let trailers = frame.into_trailers();
+            let trailers = trailers
+                .as_ref()
+                .map_or_else(|_| Headers::new(), Headers::from);
             Ok(Frame::Trailers(trailers))
         }
     }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use apus_http::{
     Body, ConnectionInfo, Frame, Headers, Peer, Request, RequestParts, Response, StatusCode, Target,
 };
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderValue, Uri, header};
 
 use super::BoxError;
 use super::body::HttpBodyStream;
@@ -69,8 +69,6 @@ where
     let (parts, body) = request.into_parts();
     let target = Target::parse(&parts.method, &parts.uri.to_string())
         .map_err(|_| StatusCode::BAD_REQUEST)?;
-    let mut headers = Headers::new();
-    append(&mut headers, &parts.headers);
     let peer = parts.extensions.get::<Peer>().copied();
     let peer = peer.or_else(|| parts.extensions.get::<SocketAddr>().copied().map(Peer::Ip));
     let body = match body.is_end_stream() {
@@ -81,7 +79,7 @@ where
         method: parts.method,
         target,
         version: parts.version,
-        headers,
+        headers: Headers::from(&parts.headers),
         body,
         connection: Rc::new(ConnectionInfo {
             kept: apus_http::KeptValue::default(),
@@ -115,7 +113,7 @@ where
 {
     let (parts, body) = response.into_parts();
     let mut made = Response::new(parts.status);
-    append(made.headers_mut(), &parts.headers);
+    *made.headers_mut() = Headers::from(&parts.headers);
     for name in CONNECTION {
         made.headers_mut().remove(name);
     }
@@ -176,12 +174,5 @@ where
             _ => 0,
         };
         Some(self.stream.remaining()?.saturating_add(first))
-    }
-}
-
-/// Adds the fields of a map.
-pub(super) fn append(headers: &mut Headers, map: &HeaderMap) {
-    for (name, value) in map {
-        headers.append(name, value);
     }
 }

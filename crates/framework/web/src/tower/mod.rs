@@ -32,12 +32,14 @@ mod body;
 mod message;
 mod mount;
 mod send_app;
+mod service;
 mod upgrade;
 
 pub use self::app::TowerApp;
 pub use self::body::{LocalBody, SendBody};
-pub use self::mount::{TowerMount, TowerService};
+pub use self::mount::TowerMount;
 pub use self::send_app::SendApp;
+pub use self::service::TowerService;
 
 /// The error type of services and bodies.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

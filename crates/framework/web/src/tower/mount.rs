@@ -1,13 +1,13 @@
 //! `TowerMount`: a `tower` service as a service of Apus.
 
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
 
 use super::body::SendBody;
-use super::{BoxError, message, upgrade};
+use super::service::{TowerService, call_when_ready, failed};
+use super::{message, upgrade};
 
 /// A `tower::Service` under a path: `app.mount("/axum", TowerMount::new(router))`.
 ///
@@ -16,34 +16,6 @@ use super::{BoxError, message, upgrade};
 pub struct TowerMount<S> {
     /// Cloned once for each worker.
     service: Mutex<S>,
-}
-
-/// A service of `http` messages that can be mounted.
-pub trait TowerService:
-    tower_service::Service<
-        http::Request<SendBody>,
-        Response = http::Response<Self::Content>,
-        Error: Into<BoxError>,
-        Future: 'static,
-    > + Clone
-    + 'static
-{
-    /// The body of its responses.
-    type Content: http_body::Body<Data: Send, Error: Into<BoxError>> + 'static;
-}
-
-impl<S, B> TowerService for S
-where
-    S: tower_service::Service<
-            http::Request<SendBody>,
-            Response = http::Response<B>,
-            Error: Into<BoxError>,
-            Future: 'static,
-        > + Clone
-        + 'static,
-    B: http_body::Body<Data: Send, Error: Into<BoxError>> + 'static,
-{
-    type Content = B;
 }
 
 impl<S: TowerService + Send> TowerMount<S> {
@@ -81,26 +53,6 @@ impl<S: TowerService> Service for TowerMountService<S> {
             }
         })
     }
-}
-
-/// Calls a service once it is ready.
-///
-/// # Errors
-/// The errors of the service.
-pub(super) async fn call_when_ready<S: TowerService>(
-    mut service: S,
-    request: http::Request<SendBody>,
-) -> Result<http::Response<S::Content>, BoxError> {
-    poll_fn(|cx| service.poll_ready(cx))
-        .await
-        .map_err(Into::into)?;
-    service.call(request).await.map_err(Into::into)
-}
-
-/// A 500 without details; the log has the error.
-pub(super) fn failed(error: BoxError) -> Response {
-    tracing::error!(%error, "a mounted service failed");
-    Response::new(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl<S> std::fmt::Debug for TowerMount<S> {

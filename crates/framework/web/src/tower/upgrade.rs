@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::body::SendBody;
-use super::mount::{TowerService, call_when_ready, failed};
+use super::service::{TowerService, call_when_ready, failed};
 use super::{BoxError, message};
 
 /// The size of the buffer of the in-memory connection, in bytes.

@@ -30,7 +30,7 @@ where
         let text = text.map_err(InvalidFields::from)?;
         let refuse = |rejection| InvalidFields::unreadable(rejection, &messages);
         let Json(value) = Json::<T>::from_bytes(&text).map_err(|why| refuse(why).of_json())?;
-        match messages.check(&value) {
+        match InvalidFields::check(&value, &messages) {
             Ok(()) => Ok(Self(Json(value))),
             Err(invalid) => {
                 let sent = serde_json::from_slice(&text).unwrap_or_default();
@@ -52,7 +52,8 @@ where
         let encoded = encoded.map_err(InvalidFields::from)?;
         let refuse = |rejection| InvalidFields::unreadable(rejection, &messages);
         let value = Form::<T>::from_bytes(&encoded).map_err(refuse);
-        let checked = value.and_then(|value| messages.check(&value.0).map(|()| value));
+        let checked =
+            value.and_then(|value| InvalidFields::check(&value.0, &messages).map(|()| value));
         checked
             .map(Self)
             .map_err(|invalid| of_form::<T>(invalid, &encoded))
@@ -69,7 +70,8 @@ where
         let messages = MessagesOfRequest::of(request);
         let refuse = |rejection| InvalidFields::unreadable(rejection, &messages);
         let value = Query::<T>::from_head(request, matched).map_err(refuse);
-        let checked = value.and_then(|value| messages.check(&value.0).map(|()| value));
+        let checked =
+            value.and_then(|value| InvalidFields::check(&value.0, &messages).map(|()| value));
         let encoded = request.query().unwrap_or("").as_bytes();
         checked
             .map(Self)

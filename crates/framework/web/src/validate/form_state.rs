@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use apus_handler::Error;
 use apus_handler::extract::AsyncExtractor;
-use apus_handler::{Error, Redirect};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
-use super::InvalidFields;
 use crate::session::{Session, SessionError, normal_path};
 
 /// The values of each field.
@@ -76,7 +75,7 @@ const LIFETIME: u64 = 10 * 60;
 /// ```
 ///
 /// A form that was stored is shown by the page that [`FormState::redirect`] leads to, and by no other page that the visitor opens
-/// first. A page with several forms gives each a name, by [`InvalidFields::of_form`]:
+/// first. A page with several forms gives each a name, by [`InvalidFields::of_form`](super::InvalidFields::of_form):
 ///
 /// ```
 /// # use apus::session::{MemoryStore, Session, Sessions};
@@ -131,7 +130,7 @@ impl FormState {
         self
     }
 
-    /// The form of a page with several forms that [`InvalidFields::of_form`] gave this name; an empty one if it was not stored.
+    /// The form of a page with several forms that [`InvalidFields::of_form`](super::InvalidFields::of_form) gave this name; an empty one if it was not stored.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
         let forms = std::iter::once(self).chain(&self.others);
@@ -178,20 +177,6 @@ impl FormState {
         self
     }
 
-    /// Stores the form in the session for the page at this location, and redirects to it.
-    ///
-    /// # Errors
-    /// The body could not be read.
-    pub fn redirect(
-        invalid: InvalidFields,
-        session: &Session,
-        location: impl Into<String>,
-    ) -> Result<Redirect, Error> {
-        let location = location.into();
-        invalid.into_form()?.store(session, path_of(&location))?;
-        Ok(Redirect::to(location))
-    }
-
     /// Stores the form in the session for the next page that takes one, whatever its path is. [`FormState::redirect`] stores it
     /// for one page.
     ///
@@ -201,7 +186,7 @@ impl FormState {
         self.store(session, "")
     }
 
-    fn store(&self, session: &Session, path: &str) -> Result<(), SessionError> {
+    pub(super) fn store(&self, session: &Session, path: &str) -> Result<(), SessionError> {
         let path = match path {
             "" => String::new(),
             path => apus_http::path::encode(&normal_path(path)),
@@ -245,7 +230,7 @@ impl FormState {
 }
 
 /// The path of a location: that of its URL without the query and the fragment. A relative one is as it is.
-fn path_of(location: &str) -> &str {
+pub(super) fn path_of(location: &str) -> &str {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     match path.split_once("://") {
         Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),

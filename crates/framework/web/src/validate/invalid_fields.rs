@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use apus_handler::{Error, ErrorFormat, IntoResponse, Rejection};
+use apus_handler::{Error, ErrorFormat, IntoResponse, Redirect, Rejection};
 use apus_http::{Response, StatusCode};
+use garde::Validate;
 use serde_json::Value;
 
 use super::FormState;
 use super::field_names::sent_path;
-use super::form_state::{FieldErrors, FieldTexts};
+use super::form_state::{FieldErrors, FieldTexts, path_of};
 use super::messages::MessagesOfRequest;
+use crate::session::Session;
 
 /// The messages about the fields of a request, by the paths of the fields: a response with status 422, whose problem
 /// details have them as `errors`.
@@ -88,6 +90,21 @@ impl InvalidFields {
         }
     }
 
+    /// Checks the rules of a value.
+    pub(super) fn check<T>(value: &T, messages: &MessagesOfRequest) -> Result<(), Self>
+    where
+        T: Validate<Context: Default>,
+    {
+        messages.validate(value).map_err(|report| {
+            let errors = report.iter();
+            errors.fold(Self::default(), |mut invalid, (path, error)| {
+                let message = messages.rule(error.message()).into_owned();
+                invalid.push(path.to_string(), message);
+                invalid
+            })
+        })
+    }
+
     /// A value that serde could not read.
     pub(super) fn unreadable(rejection: Rejection, messages: &MessagesOfRequest) -> Self {
         match rejection.field().filter(|field| !field.path().is_empty()) {
@@ -119,6 +136,22 @@ impl InvalidFields {
     pub(super) fn of_json(mut self) -> Self {
         self.is_of_json = true;
         self
+    }
+}
+
+impl FormState {
+    /// Stores the form in the session for the page at this location, and redirects to it.
+    ///
+    /// # Errors
+    /// The body could not be read.
+    pub fn redirect(
+        invalid: InvalidFields,
+        session: &Session,
+        location: impl Into<String>,
+    ) -> Result<Redirect, Error> {
+        let location = location.into();
+        invalid.into_form()?.store(session, path_of(&location))?;
+        Ok(Redirect::to(location))
     }
 }
 

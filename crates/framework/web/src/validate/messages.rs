@@ -7,10 +7,8 @@ use std::sync::Arc;
 use apus_handler::extract::UnreadableField;
 use apus_handler::middleware::{Middleware, Next};
 use apus_http::{Request, ResponseFuture};
-use garde::Validate;
 use garde::i18n::{I18n, with_i18n};
-
-use super::InvalidFields;
+use garde::{Report, Validate};
 
 /// The messages about fields in one language: those of the rules, which [`I18n`] has, and these of values that cannot
 /// be read.
@@ -186,26 +184,23 @@ impl MessagesOfRequest {
         CURRENT.try_with(rule).ok().flatten()
     }
 
-    /// Checks the rules of a value.
-    pub(super) fn check<T>(&self, value: &T) -> Result<(), InvalidFields>
+    /// Checks the rules of a value, and reports in the language of the request.
+    pub(super) fn validate<T>(&self, value: &T) -> Result<(), Report>
     where
         T: Validate<Context: Default>,
     {
-        let checked = match &self.0 {
+        match &self.0 {
             Some(messages) => with_i18n(&**messages, || value.validate()),
             None => value.validate(),
-        };
-        checked.map_err(|report| {
-            let errors = report.iter();
-            errors.fold(InvalidFields::default(), |mut invalid, (path, error)| {
-                let message = match &self.0 {
-                    Some(messages) => messages.rule(error.message()),
-                    None => error.message().into(),
-                };
-                invalid.push(path.to_string(), message.into_owned());
-                invalid
-            })
-        })
+        }
+    }
+
+    /// The text for a message of a rule.
+    pub(super) fn rule<'a>(&self, message: &'a str) -> Cow<'a, str> {
+        match &self.0 {
+            Some(messages) => messages.rule(message),
+            None => message.into(),
+        }
     }
 
     /// The message about a value that serde could not read.
