@@ -877,6 +877,11 @@ apus_status apus_app_own(struct apus_app *app,
 apus_status apus_app_check(const struct apus_app *app);
 
 /**
+ * An application as a service. Takes it over. NULL is an error (APUS_INVALID).
+ */
+struct apus_service *apus_app_service(struct apus_app *app);
+
+/**
  * Reads the text of an apus.toml. Paths in it are relative to `folder` (NULL: the current folder), and `${NAME}` reads the
  * environment. Certificates that are ordered by ACME and resident PHP workers need the program `apus`. NULL is an error
  * (APUS_CONFIG: all mistakes with line and column are in the text). Free it by apus_config_free().
@@ -942,20 +947,6 @@ apus_status apus_deferred_resume(const struct apus_deferred *deferred);
 apus_status apus_complete(struct apus_deferred *deferred, int result);
 
 /**
- * The text of the last error of this thread: what was expected, what came, what to do. "" if there was none. It is valid
- * until the next call of this thread that fails.
- */
-const char *apus_last_error(void);
-
-/**
- * The parts of the last error of this thread: what was expected, what came, and what to do. Each pointer may be NULL. The
- * strings are valid as that of apus_last_error(). Returns the status of that error, or APUS_OK if there was none.
- */
-apus_status apus_last_error_parts(struct apus_str *expected,
-                                  struct apus_str *got,
-                                  struct apus_str *advice);
-
-/**
  * The name of a status, such as "APUS_INVALID". It is static; "unknown" for other numbers.
  */
 const char *apus_status_name(int status);
@@ -990,6 +981,20 @@ struct apus_timer *apus_timer_start(uint64_t after_ms, uint64_t every_ms, apus_t
 void apus_timer_free(struct apus_timer *timer);
 
 /**
+ * The text of the last error of this thread: what was expected, what came, what to do. "" if there was none. It is valid
+ * until the next call of this thread that fails.
+ */
+const char *apus_last_error(void);
+
+/**
+ * The parts of the last error of this thread: what was expected, what came, and what to do. Each pointer may be NULL. The
+ * strings are valid as that of apus_last_error(). Returns the status of that error, or APUS_OK if there was none.
+ */
+apus_status apus_last_error_parts(struct apus_str *expected,
+                                  struct apus_str *got,
+                                  struct apus_str *advice);
+
+/**
  * Sends the log to a function, from level `level` (1 errors, 2 warnings, 3 information, 4 debug, 5 trace). Without it, and
  * without apus_log_stderr(), nothing is logged. Errors: APUS_STATE if a log is set already; APUS_INVALID.
  */
@@ -1001,6 +1006,11 @@ apus_status apus_log_callback(int level,
  * Writes the log to standard error, from level `level` (1 to 5). Errors: as apus_log_callback().
  */
 apus_status apus_log_stderr(int level);
+
+/**
+ * Frees a text that a function of this library returned as `char *`. NULL is ignored.
+ */
+void apus_string_free(char *text);
 
 /**
  * The method.
@@ -1435,11 +1445,6 @@ struct apus_service *apus_php_new_with_path(const char *address,
                                             const char *form);
 
 /**
- * An application as a service. Takes it over. NULL is an error (APUS_INVALID).
- */
-struct apus_service *apus_app_service(struct apus_app *app);
-
-/**
  * Frees a service that was not taken over. NULL is ignored.
  */
 void apus_service_free(struct apus_service *service);
@@ -1474,11 +1479,6 @@ void apus_sse_close(struct apus_sse *sse);
  * The version of the library, such as "0.1.0". It is static.
  */
 const char *apus_version(void);
-
-/**
- * Frees a text that a function of this library returned as `char *`. NULL is ignored.
- */
-void apus_string_free(char *text);
 
 /**
  * A certificate chain and its key, of files in PEM form. No service of this process sends the file of the key. NULL is an

@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::border::status;
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::status;
 use crate::user::UserPointer;
 
 /// The memory functions of apus_set_allocator().

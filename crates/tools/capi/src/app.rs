@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use apus::{App, Error, ErrorFormat, Handler, Matched, Method, Request, Response, ResponseFuture};
 
-use crate::border::{attempt, object, protect, setup, status};
 use crate::callback::{APUS_RESPOND, ApusAfterFn, ApusBeforeFn, ApusHandler, Callback};
+use crate::callback_name::CallbackName;
 use crate::error::{ApusStatus, CallError, FirstFailure, SetUp, remembered};
+use crate::ffi::{attempt, object, protect, setup, status};
 use crate::handles::{ApusResponse, Handles, call_before, call_with_response};
 use crate::service::{ApusService, SharedService};
 use crate::text::{ApusStr, name};
-use crate::user::{ApusDestroyFn, UserData, UserPointer};
+use crate::user::{ApusDestroyFn, OwnedData, UserData, UserPointer};
 
 /// An application: routes, groups, hooks and mounted services. A group of it is an apus_app, too.
 #[derive(Default)]
@@ -79,9 +80,6 @@ pub struct ApusError {
 pub type ApusErrorFn = Option<
     extern "C" fn(error: *const ApusError, response: *mut ApusResponse, user: *mut c_void) -> c_int,
 >;
-
-/// The data that an application owns, which is freed with its last service.
-pub(crate) type OwnedData = Arc<Vec<UserData>>;
 
 impl ApusApp {
     /// Changes the application.
@@ -322,7 +320,11 @@ pub extern "C" fn apus_app_before(
 ) -> ApusStatus {
     setup("apus_app_before", app, |app| {
         let callback = Callback::new(hook, user, app.role("the hook before", ""))?;
-        app.change(|app| app.before(move |request| call_before(&callback, request)));
+        app.change(|app| {
+            app.before(move |request| {
+                call_before(callback.function, callback.user, &callback.name, request)
+            })
+        });
         Ok(())
     })
 }
@@ -336,7 +338,7 @@ pub extern "C" fn apus_app_after(
 ) -> ApusStatus {
     setup("apus_app_after", app, |app| {
         let hook = hook.ok_or_else(|| CallError::null("hook"))?;
-        let owner = Callback::named(hook as usize, app.role("the hook after", ""));
+        let owner = CallbackName::of(hook as usize, app.role("the hook after", ""));
         let user = UserPointer(user);
         app.change(|app| {
             app.after(move |response| {
@@ -372,7 +374,7 @@ pub extern "C" fn apus_app_on_error(
 ) -> ApusStatus {
     setup("apus_app_on_error", app, |app| {
         let hook = hook.ok_or_else(|| CallError::null("hook"))?;
-        let owner = Callback::named(hook as usize, app.role("the error handler", ""));
+        let owner = CallbackName::of(hook as usize, app.role("the error handler", ""));
         let user = UserPointer(user);
         let respond = move |error: &Error, format: ErrorFormat| -> Option<Response> {
             let user = user;
@@ -456,5 +458,19 @@ pub extern "C" fn apus_app_check(app: Option<&ApusApp>) -> ApusStatus {
                 "correct the routes and mounts",
             )
         })
+    })
+}
+
+/// An application as a service. Takes it over. NULL is an error (APUS_INVALID).
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_app_service(app: Option<Box<ApusApp>>) -> Option<Box<ApusService>> {
+    object("apus_app_service", || {
+        let app = app.ok_or_else(|| CallError::null("app"))?;
+        let AppParts {
+            app,
+            owned,
+            failure,
+        } = app.into_parts();
+        Ok(ApusService::owning(app, owned, failure))
     })
 }

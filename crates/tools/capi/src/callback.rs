@@ -1,11 +1,11 @@
-//! Callbacks of the program, and their names for people.
+//! Callbacks of the program.
 
 use std::ffi::{c_int, c_void};
-use std::fmt;
 use std::sync::Arc;
 
+use crate::callback_name::CallbackName;
 use crate::error::CallError;
-use crate::handles::{ApusRequest, ApusResponse};
+use crate::handles::{ApusRequest, ApusResponse, HandlerFunction};
 use crate::text::ApusStr;
 use crate::user::UserPointer;
 
@@ -48,10 +48,6 @@ pub type ApusTaskFn = Option<extern "C" fn(user: *mut c_void)>;
 pub type ApusFieldFn =
     Option<extern "C" fn(name: ApusStr, value: ApusStr, user: *mut c_void) -> bool>;
 
-/// A handler that is not NULL.
-pub(crate) type HandlerFunction =
-    extern "C" fn(*mut ApusRequest, *mut ApusResponse, *mut c_void) -> c_int;
-
 /// A handler or hook of the program, with its user and its name.
 #[derive(Clone)]
 pub(crate) struct Callback {
@@ -70,35 +66,7 @@ impl Callback {
         Ok(Self {
             function,
             user: UserPointer(user),
-            name: Self::named(function as usize, role),
+            name: CallbackName::of(function as usize, role),
         })
-    }
-
-    /// The name of a function of the program.
-    pub(crate) fn named(address: usize, role: String) -> Arc<CallbackName> {
-        Arc::new(CallbackName { role, address })
-    }
-}
-
-/// The name of a callback: what it is for, and the symbol of the function.
-#[derive(Debug)]
-pub(crate) struct CallbackName {
-    role: String,
-    address: usize,
-}
-
-impl fmt::Display for CallbackName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.role)?;
-        // SAFETY: all fields are pointers, for which zero is valid.
-        let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: it only looks the address up, and writes to `found`.
-        let is_found = unsafe { libc::dladdr(self.address as *const c_void, &raw mut found) } != 0;
-        if is_found && !found.dli_sname.is_null() {
-            // SAFETY: the symbol is a text that ends with NUL, in the tables of a program that is not unloaded during the call.
-            let symbol = unsafe { std::ffi::CStr::from_ptr(found.dli_sname) };
-            write!(f, " ({})", symbol.to_string_lossy())?;
-        }
-        Ok(())
     }
 }

@@ -17,8 +17,8 @@ use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
 
 use crate::background;
-use crate::border::{object, protect};
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{object, protect};
 use crate::service::ApusService;
 use crate::text::{optional_name, text};
 

@@ -11,10 +11,11 @@ use std::task::{Context, Poll, Waker};
 
 use apus::{Body, BodyError, Frame, Response, ResponseFuture};
 
-use crate::border::{attempt, object, status};
-use crate::callback::{APUS_PAUSE, CallbackName};
+use crate::callback::APUS_PAUSE;
+use crate::callback_name::CallbackName;
 use crate::error::{ApusStatus, CallError};
 use crate::executor::{ApusExecutor, current_worker};
+use crate::ffi::{attempt, object, status};
 use crate::handles::{ApusOutcome, ApusRequest, ApusResponse, DoneCallbacks, Handles};
 use crate::request::body_is_taken;
 use crate::user::UserPointer;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use apus::tokio;
 use tokio::task::JoinHandle;
 
-use crate::border::{object, protect, status};
 use crate::callback::ApusTaskFn;
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{object, protect, status};
 use crate::user::UserPointer;
 
 /// A function for a worker.

@@ -1,7 +1,7 @@
 //! The request and the response of a handler in C, and what becomes of them after it.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use apus::{
 };
 use bytes::Bytes;
 
-use crate::callback::{Callback, CallbackName, HandlerFunction};
+use crate::callback_name::CallbackName;
 use crate::error::CallError;
 use crate::lifetime::HandleLifetime;
 use crate::user::{UserData, UserPointer};
@@ -68,6 +68,10 @@ pub struct ApusResponse {
     lifetime: HandleLifetime,
     slot: Slot<Response>,
 }
+
+/// A handler that is not NULL.
+pub(crate) type HandlerFunction =
+    extern "C" fn(*mut ApusRequest, *mut ApusResponse, *mut c_void) -> c_int;
 
 /// What makes the response after a handler that did not.
 pub(crate) type Continuation = Box<dyn FnOnce(Handles, &Arc<CallbackName>) -> ResponseFuture>;
@@ -515,20 +519,22 @@ impl Handles {
 }
 
 /// Calls a hook before a request is routed. `Err` is its response.
-pub(crate) fn call_before(callback: &Callback, request: &mut Request) -> Result<(), Response> {
-    let handles = Handles::new(
-        Slot::Borrowed(NonNull::from(request)),
-        RouteOfHandle::Hook,
-        &callback.name,
-    );
+pub(crate) fn call_before(
+    function: HandlerFunction,
+    user: UserPointer,
+    owner: &Arc<CallbackName>,
+    request: &mut Request,
+) -> Result<(), Response> {
+    let request = Slot::Borrowed(NonNull::from(request));
+    let handles = Handles::new(request, RouteOfHandle::Hook, owner);
     let mut handles = Placed::new(handles);
     let Handles { request, response } = handles.get();
     let (request, response) = (&raw mut *request, &raw mut *response);
-    let result = (callback.function)(request, response, callback.user.0);
+    let result = function(request, response, user.0);
     let returned = match result {
         0 => Ok(()),
         1 => Err(handles.get().response.slot.take()),
-        status => Err(Some(error_response(status, &callback.name))),
+        status => Err(Some(error_response(status, owner))),
     };
     handles.retire();
     returned.map_err(|response| {

@@ -1,7 +1,7 @@
 //! The C interface of Apus: the library behind `apus.h`.
 //!
 //! Each function of the header is a function here. Objects are opaque: C has pointers to the types of this crate, as
-//! `Box`es where it owns them, and as references where it lends them. No panic leaves a function (`border`), and each
+//! `Box`es where it owns them, and as references where it lends them. No panic leaves a function (`ffi`), and each
 //! error has a text (`error`).
 //!
 //! `unsafe` code is needed where C and Rust meet: texts and bytes that are pointers, callbacks with the pointers of
@@ -10,8 +10,8 @@
 //! # Modules
 //!
 //! One file for each part of the header: `app`, `request`, `response`, `writer`, `deferred`, `server`, `websocket`,
-//! `rooms`, `sse`, `worker` and others. `handles`, `lifetime` and `callback` are the FFI boundary. `apus.h` is made of
-//! this crate; `apus.hpp` is written by hand.
+//! `rooms`, `sse`, `worker` and others. `ffi`, `handles`, `lifetime` and `callback` are the FFI boundary. `apus.h` is
+//! made of this crate; `apus.hpp` is written by hand.
 //!
 //! # Decisions
 //!
@@ -29,15 +29,18 @@ mod access_log;
 mod allocator;
 mod app;
 mod background;
-mod border;
 mod callback;
+mod callback_name;
 mod config;
 mod deferred;
 mod error;
 mod executor;
+mod ffi;
 mod handles;
+mod last_error;
 mod lifetime;
 mod log;
+mod owned_text;
 mod request;
 mod response;
 mod rooms;
@@ -60,7 +63,9 @@ pub use deferred::*;
 pub use error::*;
 pub use executor::*;
 pub use handles::*;
+pub use last_error::*;
 pub use log::*;
+pub use owned_text::*;
 pub use request::*;
 pub use response::*;
 pub use rooms::*;

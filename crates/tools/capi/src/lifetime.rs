@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(debug_assertions)]
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::callback::CallbackName;
+use crate::callback_name::CallbackName;
 
 /// Whether an object that C has a pointer to is still valid. Without debug assertions it knows nothing and costs nothing.
 pub(crate) struct HandleLifetime {

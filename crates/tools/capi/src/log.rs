@@ -13,8 +13,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::border::status;
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::status;
 use crate::text::ApusStr;
 use crate::user::UserPointer;
 

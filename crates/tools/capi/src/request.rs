@@ -9,9 +9,9 @@ use apus::{
 };
 use bytes::{Bytes, BytesMut};
 
-use crate::border::{attempt, status};
 use crate::callback::{ApusFieldFn, ApusHandler};
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{attempt, status};
 use crate::handles::{ApusDoneFn, ApusRequest, Handles, RequestData};
 use crate::text::{ApusStr, name};
 use crate::user::{ApusDestroyFn, UserData, UserPointer};
@@ -272,7 +272,7 @@ pub extern "C" fn apus_request_scheme(request: Option<&ApusRequest>) -> ApusStr 
     })
 }
 
-impl crate::border::CallResult for ApusHttpVersion {
+impl crate::ffi::CallResult for ApusHttpVersion {
     fn failure(_: ApusStatus) -> Self {
         Self::V1_1
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use apus::{Body, FileRange, Response, StatusCode, header};
 use bytes::Bytes;
 
-use crate::border::{attempt, status};
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{attempt, status};
 use crate::handles::ApusResponse;
 use crate::request::{field_name, field_of, field_value};
 use crate::text::{ApusStr, bytes, name};

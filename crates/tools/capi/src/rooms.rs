@@ -9,9 +9,9 @@ use std::thread::Thread;
 
 use apus::{Rooms, tokio};
 
-use crate::border::{object, protect, status};
 use crate::error::{ApusStatus, CallError};
 use crate::executor;
+use crate::ffi::{object, protect, status};
 use crate::text::name;
 use crate::websocket::{ApusWebSocket, message_of};
 

@@ -23,16 +23,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access_log::{AccessFunction, ApusAccessFn, ObservedFactory};
-use crate::app::{AppParts, ApusApp, OwnedData, mistakes};
+use crate::app::{AppParts, ApusApp, mistakes};
 use crate::background;
-use crate::border::{attempt, object, protect, setup, status};
 use crate::callback::ApusTaskFn;
 use crate::config::ApusConfig;
 use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
 use crate::executor::{self, ServerWorkers};
-use crate::text::{ApusStr, name, owned};
+use crate::ffi::{attempt, object, protect, setup, status};
+use crate::owned_text::owned;
+use crate::text::{ApusStr, name};
 use crate::tls::ApusTls;
-use crate::user::UserPointer;
+use crate::user::{OwnedData, UserPointer};
 
 /// A limit of a server, see apus_server_limit(). Times are in milliseconds.
 #[repr(i32)]

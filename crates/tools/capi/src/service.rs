@@ -18,12 +18,12 @@ use apus::{
 };
 use apus_patterns::Glob;
 
-use crate::app::{AppParts, ApusApp, OwnedData};
-use crate::border::{object, protect, setup};
 use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
+use crate::ffi::{object, protect, setup};
 use crate::request::field_value;
 use crate::response::redirect_status;
 use crate::text::{name, optional_name};
+use crate::user::OwnedData;
 
 /// A service of the engine, to be mounted: files, a proxy, PHP, a cache, a redirect, the sites of an apus.toml.
 pub struct ApusService {
@@ -35,10 +35,19 @@ pub struct ApusService {
 
 impl ApusService {
     pub(crate) fn new(factory: impl ServiceFactory + 'static) -> Self {
+        Self::owning(factory, Arc::default(), FirstFailure::default())
+    }
+
+    /// A service with its data, and the first call on what it was made of that failed.
+    pub(crate) fn owning(
+        factory: impl ServiceFactory + 'static,
+        owned: OwnedData,
+        failure: FirstFailure,
+    ) -> Self {
         Self {
             factory: Arc::new(factory),
-            owned: Arc::default(),
-            failure: FirstFailure::default(),
+            owned,
+            failure,
         }
     }
 }
@@ -512,24 +521,6 @@ fn php(address_text: &str, root: &str, path_form: PathForm) -> Result<ApusServic
         .index(["index.php", "index.html"])
         .encoded_slashes(path_form == PathForm::Raw);
     Ok(ApusService::new(files.programs(php)))
-}
-
-/// An application as a service. Takes it over. NULL is an error (APUS_INVALID).
-#[unsafe(no_mangle)]
-pub extern "C" fn apus_app_service(app: Option<Box<ApusApp>>) -> Option<Box<ApusService>> {
-    object("apus_app_service", || {
-        let app = app.ok_or_else(|| CallError::null("app"))?;
-        let AppParts {
-            app,
-            owned,
-            failure,
-        } = app.into_parts();
-        Ok(ApusService {
-            factory: Arc::new(app),
-            owned,
-            failure,
-        })
-    })
 }
 
 /// Frees a service that was not taken over. NULL is ignored.

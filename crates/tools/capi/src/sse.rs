@@ -10,8 +10,8 @@ use apus::sse::{EncodedEvent, Event, Sse};
 use apus::{HeaderName, HeaderValue, IntoResponse};
 use futures_core::Stream;
 
-use crate::border::{attempt, object, protect, status};
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{attempt, object, protect, status};
 use crate::handles::ApusResponse;
 use crate::response::known;
 use crate::text::{optional_name, text};

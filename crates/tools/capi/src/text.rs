@@ -1,8 +1,7 @@
-//! Texts and bytes at the border: a pointer and a length, or a text that ends with NUL.
+//! Texts and bytes that C passes and gets: a pointer and a length, or a text that ends with NUL.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
-use crate::border::protect;
 use crate::error::CallError;
 
 /// The length of a text that ends with NUL. The header has it as `SIZE_MAX`.
@@ -116,23 +115,4 @@ pub(crate) fn text<'a>(
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
-}
-
-/// A text for C, which frees it by `apus_string_free`.
-pub(crate) fn owned(text: String) -> *mut c_char {
-    let text = CString::new(text.replace('\0', "\\0"));
-    text.unwrap_or_default().into_raw()
-}
-
-/// Frees a text that a function of this library returned as `char *`. NULL is ignored.
-#[unsafe(no_mangle)]
-pub extern "C" fn apus_string_free(text: *mut c_char) {
-    protect("apus_string_free", || free(text));
-}
-
-fn free(text: *mut c_char) {
-    if !text.is_null() {
-        // SAFETY: the header says that the text is of this library, which makes such texts by `CString::into_raw`.
-        drop(unsafe { CString::from_raw(text) });
-    }
 }

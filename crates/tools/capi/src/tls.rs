@@ -14,8 +14,8 @@ use apus_net::{Http3Settings, RetryMode};
 use apus_private_files::{PrivateFiles, register};
 use apus_transport::tls::MinVersion;
 
-use crate::border::{object, protect, setup};
 use crate::error::{ApusStatus, CallError, FirstFailure, SetUp};
+use crate::ffi::{object, protect, setup};
 use crate::text::{ApusStr, bytes, name, optional_name};
 use crate::user::UserPointer;
 

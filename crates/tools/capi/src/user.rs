@@ -1,6 +1,7 @@
 //! Pointers of the program: the `user` of a callback, and data with its destructor.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Frees data.
 pub type ApusDestroyFn = Option<extern "C" fn(data: *mut c_void)>;
@@ -34,6 +35,9 @@ impl UserData {
         self.data.0
     }
 }
+
+/// The data that an application owns, which is freed with its last service.
+pub(crate) type OwnedData = Arc<Vec<UserData>>;
 
 impl Drop for UserData {
     fn drop(&mut self) {

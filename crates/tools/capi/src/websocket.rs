@@ -17,10 +17,10 @@ use apus::{Handler, Matched, Method, Request, Response, ResponseFuture};
 use bytes::Bytes;
 
 use crate::app::{ApusApp, CallbackMarker, path_of};
-use crate::border::{attempt, setup, status};
-use crate::callback::{Callback, CallbackName, HandlerFunction};
+use crate::callback_name::CallbackName;
 use crate::error::{ApusStatus, CallError};
-use crate::handles::{ApusRequest, ApusResponse, Handles};
+use crate::ffi::{attempt, setup, status};
+use crate::handles::{ApusRequest, ApusResponse, HandlerFunction, Handles};
 use crate::text::{ApusStr, bytes, optional_name, text};
 use crate::user::{ApusDestroyFn, UserData, UserPointer};
 
@@ -313,7 +313,7 @@ pub extern "C" fn apus_app_websocket(
             },
             any_origin: events.any_origin,
             protocols: protocols.map(str::to_owned).collect(),
-            name: Callback::named(
+            name: CallbackName::of(
                 events.message.map_or(0, |function| function as usize),
                 app.role("the WebSocket", path),
             ),

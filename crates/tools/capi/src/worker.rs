@@ -8,9 +8,9 @@ use std::time::Duration;
 use apus_net::EmbeddedWorker;
 
 use crate::background;
-use crate::border::{attempt, object, status};
 use crate::error::{ApusStatus, CallError};
 use crate::executor::{finish_worker_of_thread, next_timer};
+use crate::ffi::{attempt, object, status};
 use crate::server::{ApusServer, start_error, tcp_addresses};
 
 /// A worker that runs inside a loop of the program.

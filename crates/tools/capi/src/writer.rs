@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use apus::{Body, BodyError, BodyStream, Frame, HeaderName, HeaderValue, Headers};
 use bytes::Bytes;
 
-use crate::border::{attempt, status};
 use crate::error::{ApusStatus, CallError};
+use crate::ffi::{attempt, status};
 use crate::handles::ApusResponse;
 use crate::request::{field_name, field_value};
 use crate::response::{file_range, known};

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::bench::BenchArguments;
+use crate::field_argument::field;
 use crate::new::{FrameworkArguments, ProjectName, ProjectPart};
 
 const STYLES: Styles = Styles::styled()
@@ -567,25 +568,6 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
-pub(crate) fn field(text: &str) -> Result<(String, String), String> {
-    match text.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err("expected a name, a colon and a value, such as 'Accept: text/html'".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_definition_is_valid() {
-        Arguments::command().debug_assert();
-    }
-}
-
 /// What to do with the database of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatabaseCommand {
@@ -708,4 +690,16 @@ pub(crate) struct ProjectProgram {
     /// Build it for release
     #[arg(long)]
     pub(crate) release: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_valid() {
+        Arguments::command().debug_assert();
+    }
 }

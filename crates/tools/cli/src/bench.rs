@@ -18,8 +18,8 @@ use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
 
 use crate::CommandError;
-use crate::arguments::field;
 use crate::bench_compare::{self, BenchCommand};
+use crate::field_argument::field;
 use crate::live_view::LiveView;
 use crate::load_course::LoadCourse;
 use crate::output::{print, print_error};

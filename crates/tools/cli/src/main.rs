@@ -29,6 +29,7 @@ mod bench;
 mod bench_compare;
 mod certificate_commands;
 mod drain_wait;
+mod field_argument;
 mod live_view;
 mod load_course;
 mod manual;

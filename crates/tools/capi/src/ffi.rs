@@ -1,10 +1,11 @@
-//! The border to C: calls that record their errors, and out of which no panic leaves.
+//! The FFI boundary: the bodies of functions that C calls record their errors, and no panic leaves them.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use crate::error::{ApusStatus, CallError, SetUp, lose, record, remembered};
+use crate::error::{ApusStatus, CallError, SetUp, lose, remembered};
+use crate::last_error::record;
 use crate::text::ApusStr;
 
 /// A type that a function returns, with its value for a failure.
