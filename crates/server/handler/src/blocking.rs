@@ -131,15 +131,11 @@ impl<F: Future> Future for WatchedFuture<'_, F> {
 /// A panic of the work is one of the handler.
 ///
 /// ```
-/// use apus::testing::TestClient;
-/// use apus::{App, Result};
-///
+/// # use apus_handler::{Result, blocking};
 /// async fn report() -> Result<String> {
-///     let figures = apus::blocking(|| std::fs::read_to_string("/proc/self/stat")).await?;
+///     let figures = blocking(|| std::fs::read_to_string("/proc/self/stat")).await?;
 ///     Ok(format!("{} bytes", figures.len()))
 /// }
-///
-/// TestClient::new(App::new().get("/report", report)).get("/report").send().assert_ok();
 /// ```
 ///
 /// The attribute `#[handler(blocking)]` does this with a whole function.

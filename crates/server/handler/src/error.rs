@@ -16,9 +16,9 @@ use crate::respond::IntoResponse;
 /// error for the client has a status and a detail:
 ///
 /// ```
-/// use apus::{Error, Json, OrNotFound, Path, StatusCode};
-///
-/// async fn user(Path(id): Path<usize>) -> apus::Result<Json<&'static str>> {
+/// # use apus_handler::{Error, Json, OrNotFound, Path, Result};
+/// # use apus_http::StatusCode;
+/// async fn user(Path(id): Path<usize>) -> Result<Json<&'static str>> {
 ///     if id == 0 {
 ///         return Err(Error::bad_request("users are counted from 1"));
 ///     }

@@ -50,12 +50,13 @@ pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
     /// outermost.
     ///
     /// ```
-    /// # use apus::{App, HandlerExt, Request, Next, Response};
+    /// # use apus_handler::{HandlerExt, Next};
+    /// # use apus_http::{Request, Response};
     /// async fn signed_in(request: Request, next: Next) -> Response { next.run(request).await }
     /// async fn dashboard() -> &'static str { "figures" }
     ///
-    /// let app = App::new().get("/dashboard", dashboard.with(signed_in));
-    /// # app.check().unwrap();
+    /// let dashboard = dashboard.with(signed_in);
+    /// # let _ = dashboard;
     /// ```
     fn with<M: 'static>(self, middleware: impl Middleware<M>) -> LayeredHandler<Self> {
         LayeredHandler {

@@ -12,10 +12,9 @@ use crate::respond::IntoResponse;
 /// An error type with a status for each error. Handlers can return it:
 ///
 /// ```
+/// # use apus_handler::{HttpError, Json, Path};
+/// # use apus_http::StatusCode;
 /// use std::fmt;
-///
-/// use apus::testing::TestClient;
-/// use apus::{App, HttpError, Json, Path, StatusCode};
 ///
 /// // With the crate `thiserror`: #[derive(Debug, thiserror::Error)], and #[error("...")] for each.
 /// #[derive(Debug)]
@@ -50,9 +49,12 @@ use crate::respond::IntoResponse;
 ///     }
 /// }
 ///
-/// let client = TestClient::new(App::new().get("/products/{id}", product));
-/// client.get("/products/7").send().assert_status(404).assert_text("there is no product 7\n");
-/// client.get("/products/2").send().assert_status(500);
+/// let error = ShopError::NoProduct(7).into_error();
+/// assert_eq!(error.status_code(), StatusCode::NOT_FOUND);
+/// assert_eq!(error.detail(), Some("there is no product 7"));
+/// // The client does not see what failed.
+/// let error = ShopError::Database(std::io::Error::other("gone")).into_error();
+/// assert_eq!(error.detail(), None);
 /// ```
 ///
 /// In a function that returns [`apus::Result`](crate::Result), `?` keeps the status of a type that the attribute

@@ -13,11 +13,11 @@ use crate::rendering::ErrorRules;
 /// A service with layers around it: files, a proxy, PHP, a cache, a site.
 ///
 /// ```
-/// use apus::layers::BodyLimit;
-/// use apus::{Files, Layered};
-///
-/// let files = Layered::new(Files::new("public")).layer(BodyLimit::new(0));
-/// # let _ = files;
+/// # use apus_handler::{BodyLimit, Layered};
+/// # use apus_http::{Request, Response, StatusCode, service_fn};
+/// let clock = || service_fn(|_: Request| Response::text(StatusCode::OK, "noon").into());
+/// let clock = Layered::new(clock).layer(BodyLimit::new(0));
+/// # let _ = clock;
 /// ```
 #[derive(Clone)]
 pub struct Layered {

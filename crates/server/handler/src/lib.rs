@@ -25,9 +25,11 @@
 //!
 //! # Tests
 //!
+//! `tests/it`: extractors and responses, called without a framework and over sockets; the layers share the harness.
 //! Programs that do not compile are in `crates/framework/web/tests/it/app/attributes`, with the errors of the compiler;
 //! errors and their form in `crates/framework/web/tests/it/app/error_form.rs`, checks in
-//! `crates/framework/web/tests/it/app/check.rs`, extractors in `crates/framework/web/tests/it/extract`.
+//! `crates/framework/web/tests/it/app/check.rs`, and what extractors need of an application in
+//! `crates/framework/web/tests/it/extract`.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use apus_http::list;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 
@@ -104,9 +105,8 @@ impl MultipartParser {
     /// # Errors
     /// The media type is not `multipart/form-data`, or it has no valid boundary.
     pub fn for_content_type(content_type: &str) -> Result<Self, FormTypeError> {
-        let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-        let media_type = media_type.trim();
-        if !media_type.eq_ignore_ascii_case("multipart/form-data") {
+        let (media_type, parameters) = list::parameters(content_type.as_bytes());
+        if !media_type.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(FormTypeError::OtherType);
         }
         let boundary = boundary(parameters).ok_or(FormTypeError::NoBoundary)?;
@@ -114,12 +114,13 @@ impl MultipartParser {
     }
 
     /// A parser for a body whose parts are separated by this boundary; `None` if it is not valid.
-    fn new(boundary: &str) -> Option<Self> {
-        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
-        if !(1..=MAX_BOUNDARY).contains(&boundary.len()) || !boundary.bytes().all(is_valid) {
+    fn new(boundary: impl AsRef<[u8]>) -> Option<Self> {
+        let boundary = boundary.as_ref();
+        let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(byte);
+        if !(1..=MAX_BOUNDARY).contains(&boundary.len()) || !boundary.iter().all(is_valid) {
             return None;
         }
-        let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
+        let delimiter = [b"\r\n--", boundary].concat();
         Some(Self {
             finder: memmem::Finder::new(&delimiter).into_owned(),
             delimiter: delimiter.into(),
@@ -308,16 +309,31 @@ impl PartHead {
 }
 
 /// The boundary among the parameters of the content type.
-fn boundary(parameters: &str) -> Option<&str> {
-    parameters.split(';').find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
-        let value = value.trim();
-        let unquoted = value
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        is_boundary.then_some(unquoted.unwrap_or(value))
-    })
+fn boundary<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    for parameter in parameters {
+        let Some(equals) = memchr::memchr(b'=', parameter) else {
+            continue;
+        };
+        let (name, value) = parameter.split_at(equals);
+        if name.trim_ascii().eq_ignore_ascii_case(b"boundary") {
+            let value = value.get(1..)?.trim_ascii();
+            return unescaped(value).or_else(|| Some(value.to_vec()));
+        }
+    }
+    None
+}
+
+/// The text of a quoted string (RFC 9110 section 5.6.4); `None` if it is no such string.
+fn unescaped(quoted: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?.iter();
+    let mut text = Vec::with_capacity(bytes.len());
+    while let Some(byte) = bytes.next() {
+        text.push(match byte {
+            b'\\' => *bytes.next()?,
+            byte => *byte,
+        });
+    }
+    Some(text)
 }
 
 /// A parameter of `form-data; name="..."; filename="..."`, unescaped: browsers write `%22`, `%0D` and
@@ -552,9 +568,84 @@ mod tests {
     #[test]
     fn boundaries_are_those_of_rfc_2046() {
         assert!(MultipartParser::new("----WebKitFormBoundaryAbC0").is_some());
-        assert!(MultipartParser::new(&"a".repeat(70)).is_some());
+        assert!(MultipartParser::new("a".repeat(70)).is_some());
         for boundary in ["", "a\"b", "a\r\n", &"a".repeat(71)] {
             assert!(MultipartParser::new(boundary).is_none(), "{boundary:?}");
+        }
+    }
+
+    /// A semicolon or `boundary=` in a quoted string is a part of it (RFC 9110 section 5.6.6).
+    #[test]
+    fn a_boundary_is_not_sought_in_the_quoted_strings_of_other_parameters() {
+        let delimiter = |content_type: &str| -> Result<String, FormTypeError> {
+            let parser = MultipartParser::for_content_type(content_type)?;
+            let text = String::from_utf8_lossy(&parser.delimiter).into_owned();
+            Ok(text.trim_start_matches("\r\n--").to_owned())
+        };
+        for (parameters, boundary) in [
+            ("boundary=b", Some("b")),
+            ("charset=utf-8; Boundary = b ", Some("b")),
+            ("x=\"a; boundary=evil\"; boundary=b", Some("b")),
+            ("x=\"a\\\"; boundary=evil\"; boundary=b", Some("b")),
+            ("x; boundary=b", Some("b")),
+            ("boundary=\"a b\"", Some("a b")),
+            ("boundary=\"\\a\\b\"", Some("ab")),
+            ("boundary=first; boundary=second", Some("first")),
+            ("boundary=\"a;b\"; x=y", None),
+            ("boundary=\"a\\\"b\"", None),
+            ("boundary=\"a", None),
+            ("x=\"boundary=b\"", None),
+            ("boundary", None),
+            ("", None),
+        ] {
+            let found = delimiter(&format!("multipart/form-data; {parameters}"));
+            let expected = boundary.ok_or(FormTypeError::NoBoundary);
+            assert_eq!(found, expected.map(str::to_owned), "{parameters}");
+        }
+        for other in [
+            "",
+            "multipart/mixed; boundary=b",
+            "\"multipart/form-data; boundary=b\"",
+        ] {
+            assert_eq!(delimiter(other), Err(FormTypeError::OtherType), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_head_of_a_part_is_at_most_eight_kibibytes_long() {
+        let front = "Content-Disposition: form-data; name=a\r\nX: ";
+        for (length, is_accepted) in [
+            (MAX_HEAD - 1, true),
+            (MAX_HEAD, true),
+            (MAX_HEAD + 1, false),
+        ] {
+            // With the empty line behind it.
+            let value = "x".repeat(length - front.len() - 4);
+            let body = format!("--b-1\r\n{front}{value}\r\n\r\n\r\n--b-1--");
+            for size in [1000, body.len()] {
+                let found = all(body.as_bytes(), size).map(|events| events.len());
+                let expected = match is_accepted {
+                    true => Ok(3),
+                    false => Err(MultipartError::HeadTooLong),
+                };
+                assert_eq!(found, expected, "{length} in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_padding_behind_a_boundary_is_at_most_as_long_as_a_boundary() {
+        for (length, is_accepted) in [
+            (MAX_BOUNDARY - 1, true),
+            (MAX_BOUNDARY, true),
+            (MAX_BOUNDARY + 1, false),
+        ] {
+            let padding = " ".repeat(length);
+            let body = format!(
+                "--b-1{padding}\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n--b-1--"
+            );
+            let found = all(body.as_bytes(), 7);
+            assert_eq!(found.is_ok(), is_accepted, "{length}: {found:?}");
         }
     }
 }

@@ -34,8 +34,8 @@ pub trait IntoResponse {
     /// The response with a header field. An invalid field makes it a 500, and is logged.
     ///
     /// ```
-    /// use apus::{IntoResponse, Json, Response};
-    ///
+    /// # use apus_handler::{IntoResponse, Json};
+    /// # use apus_http::Response;
     /// async fn figures() -> Response {
     ///     Json([1, 2, 3]).with("cache-control", "max-age=60").with("x-figures", "3")
     /// }

@@ -10,3 +10,24 @@ pub(crate) fn client_network(ip: IpAddr) -> u128 {
         IpAddr::V6(ip) => ip.to_bits() & !u128::from(u64::MAX),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_and_an_ipv6_network_of_64_bits_are_one_client() {
+        let network = |ip: &str| client_network(ip.parse().unwrap());
+        for (one, other, are_same) in [
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff", true),
+            ("2001:db8::ffff:ffff:ffff:ffff", "2001:db8:0:1::", false),
+            ("2001:db8:0:1::", "2001:db8:0:1:8000::", true),
+            ("255.255.255.255", "0:0:0:1::", false),
+        ] {
+            assert_eq!(network(one) == network(other), are_same, "{one} {other}");
+        }
+    }
+}

@@ -334,4 +334,49 @@ mod tests {
             assert!(!is_allowed(origin), "{origin}");
         }
     }
+
+    #[test]
+    fn an_origin_is_compared_as_browsers_write_it() {
+        for (configured, sent) in [
+            ("https://shop.example", "https://shop.example"),
+            ("HTTPS://Shop.Example/", "https://shop.example"),
+            ("https://shop.example:443", "https://shop.example"),
+            ("https://shop.example:443/", "https://shop.example"),
+            ("https://shop.example:4433", "https://shop.example:4433"),
+            ("https://shop.example:80", "https://shop.example:80"),
+            ("http://shop.example:80", "http://shop.example"),
+            ("http://shop.example:443", "http://shop.example:443"),
+            ("app://shop.example:80", "app://shop.example:80"),
+            ("null", "null"),
+        ] {
+            assert_eq!(serialised(configured), sent, "{configured}");
+        }
+    }
+
+    #[test]
+    fn only_a_listed_origin_is_allowed() {
+        let listed = Cors::new()
+            .origin("https://shop.example")
+            .origins_matching(|origin| origin.ends_with(".test"));
+        let allowed = |origin: Option<&[u8]>| listed.origins.allowed(origin);
+        for origin in ["https://shop.example", "http://a.test"] {
+            let value = allowed(Some(origin.as_bytes())).unwrap();
+            assert_eq!(value.as_bytes(), origin.as_bytes());
+        }
+        for origin in [
+            None,
+            Some(&b""[..]),
+            Some(b"null"),
+            Some(b"https://shop.example/"),
+            Some(b"https://Shop.example"),
+            Some(b"https://shop.example\xff"),
+            Some(b"a\n.test"),
+        ] {
+            assert!(allowed(origin).is_none(), "{origin:?}");
+        }
+        let any = Cors::any_origin();
+        for origin in [None, Some(&b"null"[..])] {
+            assert_eq!(any.origins.allowed(origin).unwrap(), "*");
+        }
+    }
 }

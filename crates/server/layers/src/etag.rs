@@ -181,3 +181,51 @@ impl ConditionalRequest {
 fn date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_tagged_up_to_the_longest_length() {
+        for (length, is_tagged) in [(0, false), (1, true), (9, true), (10, true), (11, false)] {
+            let mut response = Response::text(StatusCode::OK, "x".repeat(length));
+            Etag::new().max_bytes(10).tag(&mut response);
+            let tag = response.headers().get_str("etag");
+            assert_eq!(tag.is_some(), is_tagged, "{length}");
+            // Sixteen bytes in Base64, in quotes.
+            assert!(tag.is_none_or(|tag| tag.len() == 24), "{tag:?}");
+        }
+    }
+
+    /// RFC 9110 section 8.8.3.2: a weak tag matches only in `If-None-Match`.
+    #[test]
+    fn tags_are_compared_weakly_for_if_none_match_and_strongly_for_if_match() {
+        let decide = |own: &str, name: &str, sent: &str| {
+            let mut response = Response::text(StatusCode::OK, "text");
+            response.headers_mut().try_insert("etag", own).unwrap();
+            let mut headers = Headers::new();
+            headers.try_insert(name, sent).unwrap();
+            let request = ConditionalRequest {
+                method: Method::GET,
+                headers,
+            };
+            let response = request.decide(response);
+            let tag = response.headers().get_str("etag").unwrap().to_owned();
+            (response.status().as_u16(), tag)
+        };
+        for (own, sent, none_match, tag, matches) in [
+            ("\"a\"", "\"a\"", 304, "\"a\"", 200),
+            ("\"a\"", "W/\"a\"", 304, "W/\"a\"", 412),
+            ("W/\"a\"", "\"a\"", 304, "W/\"a\"", 412),
+            ("W/\"a\"", "W/\"a\"", 304, "W/\"a\"", 412),
+            ("\"a\"", "\"A\"", 200, "\"a\"", 412),
+            ("\"a\"", "\"b\", \"a\"", 304, "\"a\"", 200),
+            ("\"a\"", "*", 304, "\"a\"", 200),
+        ] {
+            let found = decide(own, "if-none-match", sent);
+            assert_eq!(found, (none_match, tag.to_owned()), "{own} {sent}");
+            assert_eq!(decide(own, "if-match", sent).0, matches, "{own} {sent}");
+        }
+    }
+}

@@ -70,3 +70,20 @@ impl Middleware<()> for Hsts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_has_whole_seconds_and_what_is_set() {
+        let mut hsts = Hsts::new(Duration::from_millis(1999));
+        assert_eq!(hsts.value(), "max-age=1");
+        hsts.include_subdomains = true;
+        assert_eq!(hsts.value(), "max-age=1; includeSubDomains");
+        hsts.preload = true;
+        assert_eq!(hsts.value(), "max-age=1; includeSubDomains; preload");
+        assert_eq!(Hsts::from(Duration::ZERO).value(), "max-age=0");
+        assert_eq!(Hsts::default().value(), "max-age=31536000");
+    }
+}

@@ -22,7 +22,8 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/layers`, over sockets.
+//! `tests/it`, by layer: most are called, and those that need the framing, the time or the end of a connection run over
+//! sockets. What a layer does around an application is in `crates/framework/web/tests/it/layers`.
 
 #![forbid(unsafe_code)]
 

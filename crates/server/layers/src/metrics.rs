@@ -26,14 +26,14 @@ const BOUNDS: [f64; 14] = [
 /// A layer that counts requests, with a handler that returns the metrics.
 ///
 /// ```
-/// use apus::{App, layers::Metrics};
-///
+/// # use apus_handler::Layered;
+/// # use apus_http::{Request, Response, StatusCode, service_fn};
+/// # use apus_layers::Metrics;
+/// # let clock = || service_fn(|_: Request| Response::text(StatusCode::OK, "noon").into());
 /// let metrics = Metrics::new();
-/// let app = App::new()
-///     .layer(metrics.clone())
-///     .get("/metrics", metrics.handler())
-///     .get("/users/{id}", async || "a user");
-/// # app.check().unwrap();
+/// let clock = Layered::new(clock).layer(metrics.clone());
+/// let page = metrics.handler();
+/// # let _ = (clock, page);
 /// ```
 ///
 /// | metric | labels | |
@@ -384,4 +384,36 @@ fn add(gauge: &AtomicI64, by: i64) {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_the_class_of_their_first_digit() {
+        for (status, expected) in [
+            (100, "1xx"),
+            (199, "1xx"),
+            (200, "2xx"),
+            (299, "2xx"),
+            (300, "3xx"),
+            (399, "3xx"),
+            (400, "4xx"),
+            (499, "4xx"),
+            (500, "5xx"),
+            (999, "5xx"),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(class(status), expected, "{status}");
+        }
+    }
+
+    /// A client chooses the method, and must not choose how many series there are.
+    #[test]
+    fn methods_that_are_not_registered_have_one_name() {
+        for (sent, expected) in [("GET", "GET"), ("get", "OTHER"), ("BREW", "OTHER")] {
+            assert_eq!(method(&sent.parse().unwrap()), expected, "{sent}");
+        }
+    }
 }

@@ -282,3 +282,84 @@ fn seconds(duration: Duration) -> u64 {
         .as_secs()
         .saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use apus_handler::rendering::ErrorRules;
+
+    use super::*;
+
+    #[test]
+    fn a_started_second_is_a_whole_one() {
+        let second = 1_000_000_000;
+        for (nanoseconds, expected) in [
+            (0, 0),
+            (1, 1),
+            (second - 1, 1),
+            (second, 1),
+            (second + 1, 2),
+        ] {
+            let duration = Duration::from_nanos(nanoseconds);
+            assert_eq!(seconds(duration), expected, "{nanoseconds}");
+        }
+        assert_eq!(seconds(Duration::MAX), u64::MAX);
+        let wait = |duration| {
+            let request = apus_testkit::get("/").request();
+            let rendering = Rendering::of(&request, &ErrorRules::default());
+            let response = rendering.respond(RateLimit::error(duration));
+            response
+                .headers()
+                .get_str("retry-after")
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(wait(Duration::ZERO), "1");
+        assert_eq!(wait(Duration::from_millis(1001)), "2");
+    }
+
+    #[test]
+    fn an_attempt_is_free_when_its_time_has_passed_and_not_a_moment_before() {
+        let clock = apus_clock::TestClock::default();
+        let _entered = clock.enter();
+        clock.freeze();
+        // One in ten seconds, of which three may come at once.
+        let limit = RateLimit::new(6, Duration::from_secs(60)).burst(3);
+        let is_allowed = || limit.attempt("ada").is_ok();
+        assert_eq!([(); 4].map(|()| is_allowed()), [true, true, true, false]);
+        clock.advance(Duration::from_nanos(9_999_999_999));
+        assert!(!is_allowed());
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!([(); 2].map(|()| is_allowed()), [true, false]);
+        // Above the burst nothing is saved up.
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!([(); 4].map(|()| is_allowed()), [true, true, true, false]);
+    }
+
+    #[test]
+    fn the_fields_tell_the_rest_of_the_quota_and_when_it_is_full() {
+        let limit = RateLimit::new(3, Duration::from_secs(10)).name("a\"b-_7 é");
+        for (left, expected) in [
+            (3, "\"ab-_7\";r=3;t=0"),
+            (2, "\"ab-_7\";r=2;t=4"),
+            (0, "\"ab-_7\";r=0;t=10"),
+            (4, "\"ab-_7\";r=4;t=0"),
+        ] {
+            let mut headers = Headers::new();
+            limit.policy.write_headers(&mut headers, left);
+            assert_eq!(headers.get_str("ratelimit"), Some(expected));
+            let policy = headers.get_str("ratelimit-policy");
+            assert_eq!(policy, Some("\"ab-_7\";q=3;w=10"));
+        }
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_one_request() {
+        for limit in [
+            RateLimit::new(0, Duration::ZERO),
+            RateLimit::per_hour(1).burst(0),
+        ] {
+            assert_eq!(limit.policy.quota.burst_size().get(), 1);
+            assert!(limit.attempt("ada").is_ok());
+        }
+    }
+}

@@ -26,7 +26,8 @@
 //!
 //! # Tests
 //!
-//! `tests/it` has `explain` and the examples of `docs/building-blocks.md`. The server is tested from outside, as a
+//! `tests/it` has `explain`; the examples of `docs/building-blocks.md` are in
+//! `crates/framework/web/tests/it/building_blocks.rs`. The server is tested from outside, as a
 //! program, in `crates/tools/cli/tests/it`: `server`, `proxy`, `cache`, `php`, `acme`, `attacks`.
 
 #![forbid(unsafe_code)]

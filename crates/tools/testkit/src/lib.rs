@@ -1,10 +1,12 @@
-//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, a scripted server, certificates, a relay of UDP packets, ports,
-//! databases and other processes, and waiting for conditions, for the tests of several crates.
+//! Requests and responses without sockets, clients with and without sockets, the log of a test, frames of HTTP/2, packets of
+//! QUIC, a scripted server, certificates, a relay of UDP packets, ports, databases and other processes, and waiting for
+//! conditions, for the tests of several crates.
 //!
 //! # Modules
 //!
 //! `bodies`, `h2`, `quic`, `scripted`: messages without sockets, frames, packets, and a server that does what a test
-//! says. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL,
+//! says. `local_client` calls a service on a runtime like that of a worker, and `socket_client` sends the bytes of a test.
+//! `log` collects what a test logs. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL,
 //! MariaDB and Redis. `wait`: tests wait for conditions, never for a time.
 
 #![forbid(unsafe_code)]
@@ -13,15 +15,19 @@ mod bodies;
 mod certificates;
 mod database;
 pub mod h2;
+mod local_client;
+mod log;
 mod ports;
 mod process;
 mod properties;
 pub mod quic;
 pub mod scripted;
+mod socket_client;
 mod udp_relay;
 mod wait;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use apus_http::{
@@ -33,19 +39,25 @@ use apus_http::{
 pub use bodies::{body_bytes, collect, frames, ready_frames};
 pub use certificates::{CertificateAuthority, IssuedCertificate};
 pub use database::{DatabaseKind, DatabaseServer};
+pub use local_client::LocalClient;
+pub use log::{LogBuffer, logged};
 pub use ports::free_port;
 pub use process::{ReadyProcess, process_folder};
 pub use properties::cases;
+pub use socket_client::{SocketClient, SocketReply, request_text};
 pub use udp_relay::UdpRelay;
 pub use wait::{WaitCondition, eventually, wait_until};
 
 /// Runs a future on a runtime like that of a worker.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    tokio::task::LocalSet::new().block_on(&current_thread_runtime(), future)
+}
+
+fn current_thread_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, future)
+        .unwrap()
 }
 
 /// The builder of a request.
@@ -56,6 +68,7 @@ pub struct RequestBuilder {
     body: Body,
     certificate_names: Option<Vec<Box<str>>>,
     extensions: Extensions,
+    peer: SocketAddr,
 }
 
 /// A GET request for this target, with the host `example.com`.
@@ -72,6 +85,7 @@ pub fn ask(method: &str, target: &str) -> RequestBuilder {
         body: Body::Empty,
         certificate_names: None,
         extensions: Extensions::new(),
+        peer: "192.0.2.7:50000".parse().unwrap(),
     }
     .with("host", "example.com")
 }
@@ -80,6 +94,21 @@ impl RequestBuilder {
     /// Sets a field.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.try_insert(name, value).unwrap();
+        self
+    }
+
+    /// Adds field lines: `"Name: value"`.
+    pub fn lines(mut self, lines: &[&str]) -> Self {
+        for line in lines {
+            let (name, value) = line.split_once(':').unwrap();
+            self.headers.try_append(name, value.trim()).unwrap();
+        }
+        self
+    }
+
+    /// Sends the request from this address, in place of 192.0.2.7:50000.
+    pub fn peer(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.peer = address.into();
         self
     }
 
@@ -101,7 +130,7 @@ impl RequestBuilder {
         self
     }
 
-    /// The request, from 192.0.2.7 to 192.0.2.1:8080.
+    /// The request, to 192.0.2.1:8080.
     pub fn request(self) -> Request {
         Request::new(RequestParts {
             target: Target::parse(&self.method, &self.target).unwrap(),
@@ -112,7 +141,7 @@ impl RequestBuilder {
             connection: Rc::new(ConnectionInfo {
                 kept: apus_http::KeptValue::default(),
                 id: 1,
-                peer: Peer::Ip("192.0.2.7:50000".parse().unwrap()),
+                peer: Peer::Ip(self.peer),
                 local: Peer::Ip("192.0.2.1:8080".parse().unwrap()),
                 tls: self.certificate_names.map(|names| TlsInfo {
                     version: TlsVersion::Tls13,
@@ -180,6 +209,18 @@ impl Reply {
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.headers.get_str(name)
+    }
+
+    /// The values of all lines of a field.
+    pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.headers.get_all(name);
+        values.map(|value| std::str::from_utf8(value).unwrap())
+    }
+
+    /// The members of the lines of a list field, in lower case.
+    pub fn members(&self, name: &str) -> Vec<String> {
+        let lines = self.fields(name).flat_map(|line| line.split(','));
+        lines.map(|member| member.trim().to_lowercase()).collect()
     }
 
     /// The body as text.

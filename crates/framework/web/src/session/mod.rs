@@ -21,6 +21,83 @@
 //! # app.check().unwrap();
 //! ```
 //!
+//! # Users and roles
+//!
+//! An extractor that waits finds the user of a session, once for each request; another one is a user with a role:
+//!
+//! ```
+//! use apus::extract::{AsyncExtractor, Require};
+//! use apus::session::{MemoryStore, Session, Sessions};
+//! use apus::testing::TestClient;
+//! use apus::{App, Error, State, StatusCode};
+//!
+//! #[derive(Clone)]
+//! struct Users; // a database
+//!
+//! impl Users {
+//!     async fn find(&self, id: u32) -> Option<CurrentUser> {
+//!         Some(CurrentUser { id, is_admin: id == 1 })
+//!     }
+//! }
+//!
+//! #[derive(Clone)]
+//! struct CurrentUser {
+//!     id: u32,
+//!     is_admin: bool,
+//! }
+//!
+//! impl AsyncExtractor for CurrentUser {
+//!     type Arguments = (Session, State<Users>);
+//!     type Rejection = Error;
+//!
+//!     async fn extract((session, State(users)): Self::Arguments) -> Result<Self, Error> {
+//!         let id = session.get("user").await?;
+//!         let id = id.ok_or_else(|| Error::of(StatusCode::UNAUTHORIZED))?;
+//!         users.find(id).await.ok_or_else(|| Error::of(StatusCode::UNAUTHORIZED))
+//!     }
+//! }
+//!
+//! /// A user with a role.
+//! #[derive(Clone)]
+//! struct Admin(CurrentUser);
+//!
+//! impl AsyncExtractor for Admin {
+//!     type Arguments = CurrentUser;
+//!     type Rejection = Error;
+//!
+//!     async fn extract(user: CurrentUser) -> Result<Self, Error> {
+//!         match user.is_admin {
+//!             true => Ok(Self(user)),
+//!             false => Err(Error::forbidden("this is for administrators")),
+//!         }
+//!     }
+//! }
+//!
+//! let app = App::new()
+//!     .layer(Sessions::new(MemoryStore::new()))
+//!     .state(Users)
+//!     .post("/login", async |session: Session, id: String| session.insert("user", id.len()))
+//!     .get("/", async |user: Option<CurrentUser>| match user {
+//!         Some(user) => format!("user {}", user.id),
+//!         None => "a visitor".to_owned(),
+//!     })
+//!     .get("/settings", async |Admin(user): Admin| format!("admin {}", user.id))
+//!     .group("/admin", |admin| {
+//!         admin
+//!             .layer(Require::<Admin>::new())
+//!             .get("/", async |user: CurrentUser| format!("admin {}", user.id))
+//!     });
+//!
+//! let client = TestClient::new(app);
+//! client.get("/").send().assert_text("a visitor");
+//! client.get("/settings").send().assert_status(401);
+//! client.post("/login").body("22").send();
+//! client.get("/").send().assert_text("user 2");
+//! client.get("/admin").send().assert_status(403);
+//! client.post("/login").body("1").send();
+//! client.get("/admin").send().assert_text("admin 1");
+//! ```
+//!
 //! # Costs
 //!
 //! A request without a session does not use the store, and neither does a request whose handler does not

@@ -9,6 +9,8 @@ mod auth;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod building_blocks;
+#[cfg(test)]
 mod extract;
 #[cfg(test)]
 mod guide;

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::harness::redis;
-use crate::layers::logged;
+use apus_testkit::logged;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

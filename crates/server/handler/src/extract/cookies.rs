@@ -16,9 +16,8 @@ const MAX_LEN: usize = 4096;
 /// An extractor of the cookies of a request, which also sets cookies of the response.
 ///
 /// ```
-/// use apus::extract::Cookies;
-/// use apus::{App, Redirect};
-///
+/// # use apus_handler::Redirect;
+/// # use apus_handler::extract::Cookies;
 /// async fn choose(mut cookies: Cookies) -> (Cookies, Redirect) {
 ///     cookies.add(("theme", "dark"));
 ///     (cookies, Redirect::to("/"))
@@ -27,9 +26,6 @@ const MAX_LEN: usize = 4096;
 /// async fn page(cookies: Cookies) -> String {
 ///     format!("in {}\n", cookies.get("theme").unwrap_or("light"))
 /// }
-///
-/// let app = App::new().post("/theme", choose).get("/", page);
-/// # app.check().unwrap();
 /// ```
 ///
 /// By default, a new cookie is valid for the whole site (`Path=/`), not visible to scripts (`HttpOnly`), not

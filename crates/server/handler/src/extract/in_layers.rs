@@ -15,14 +15,13 @@ impl Next {
     /// handler gets the same.
     ///
     /// ```
-    /// # use apus::{Method, Next, Request, Response, State};
+    /// # use apus_handler::{Next, State};
+    /// # use apus_http::{Request, Response};
     /// async fn counted(mut request: Request, next: Next) -> Result<Response, Response> {
     ///     let State(name): State<&'static str> = next.extract(&mut request).await?;
     ///     println!("a request to {name}");
     ///     Ok(next.run(request).await)
     /// }
-    /// # let app = apus::App::new().state("shop").layer(counted).get("/", || "ok");
-    /// # apus::testing::TestClient::new(app).get("/").send().assert_text("ok");
     /// ```
     ///
     /// # Errors

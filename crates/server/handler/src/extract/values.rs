@@ -253,3 +253,55 @@ impl<'de> Deserializer<'de> for FormFields<'de> {
         seq unit unit_struct tuple tuple_struct map struct enum identifier ignored_any
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(encoded: &str) -> Vec<(String, Vec<String>)> {
+        let fields = FormFields::parse(encoded.as_bytes()).unwrap();
+        fields.into_values().into_iter().collect()
+    }
+
+    #[test]
+    fn a_form_is_split_and_decoded_once() {
+        for (encoded, name, value) in [
+            ("a=b", "a", "b"),
+            ("a", "a", ""),
+            ("a=", "a", ""),
+            ("=b", "", "b"),
+            ("a=b=c", "a", "b=c"),
+            ("a=b;c", "a", "b;c"),
+            ("a+b=c+d", "a b", "c d"),
+            ("%61=%C3%A9", "a", "é"),
+            ("a=%2541", "a", "%41"),
+            ("a=%26%3D%2B", "a", "&=+"),
+            ("a=%", "a", "%"),
+            ("a=%4", "a", "%4"),
+            ("a=%4g%41", "a", "%4gA"),
+            ("&&a=b&", "a", "b"),
+        ] {
+            let expected = [(name.to_owned(), vec![value.to_owned()])];
+            assert_eq!(parsed(encoded), expected, "{encoded}");
+        }
+        let several = parsed("b=1&a=2&b=3");
+        assert_eq!(several[1].1, ["1", "3"]);
+        assert!(parsed("").is_empty());
+        for encoded in [&b"a=\xff"[..], b"a=%FF", b"%FF=a"] {
+            assert!(FormFields::parse(encoded).is_err(), "{encoded:?}");
+        }
+    }
+
+    #[test]
+    fn a_form_has_at_most_the_largest_number_of_fields() {
+        for (count, is_accepted) in [
+            (MAX_FIELDS - 1, true),
+            (MAX_FIELDS, true),
+            (MAX_FIELDS + 1, false),
+        ] {
+            let encoded = "a=b&&".repeat(count);
+            let parsed = FormFields::parse(encoded.as_bytes());
+            assert_eq!(parsed.is_ok(), is_accepted, "{count}");
+        }
+    }
+}

@@ -22,13 +22,13 @@ use apus_handler::{FromRequestHead, Matched};
 /// request, so the layer belongs behind TLS. A handler takes the name as [`BasicUser`].
 ///
 /// ```
-/// use apus::App;
-/// use apus::auth::{BasicAuth, BasicUser};
+/// # use apus_layers::auth::{BasicAuth, BasicUser};
+/// let auth = BasicAuth::user("status", "admin", "correct horse battery staple");
 ///
-/// let app = App::new()
-///     .layer(BasicAuth::user("status", "admin", "correct horse battery staple"))
-///     .get("/status", async |BasicUser(name): BasicUser| format!("hello {name}\n"));
-/// # app.check().unwrap();
+/// async fn status(BasicUser(name): BasicUser) -> String {
+///     format!("hello {name}\n")
+/// }
+/// # let _ = auth;
 /// ```
 #[derive(Clone)]
 pub struct BasicAuth {

@@ -18,21 +18,22 @@ use apus_handler::respond::ResponseMarker;
 /// nothing, and a reader of the table gets no token.
 ///
 /// ```
-/// use apus::auth::BearerAuth;
-/// use apus::{App, Extension};
-///
+/// # use apus_handler::Extension;
+/// # use apus_layers::auth::BearerAuth;
 /// #[derive(Clone)]
 /// struct Client(&'static str);
 ///
 /// // What `BearerAuth::digest` makes of "shop-token".
 /// const SHOP: &str = "88cc4600551e64b7cb97dd7f63ebad405255e5d17bdd71ee9fe1ed5cc20d0b3b";
 ///
-/// let app = App::new()
-///     .layer(BearerAuth::new(async |token: String| {
-///         (BearerAuth::digest(&token) == SHOP).then_some(Client("shop"))
-///     }))
-///     .get("/", async |Extension(client): Extension<Client>| client.0);
-/// # app.check().unwrap();
+/// let auth = BearerAuth::new(async |token: String| {
+///     (BearerAuth::digest(&token) == SHOP).then_some(Client("shop"))
+/// });
+///
+/// async fn name(Extension(client): Extension<Client>) -> &'static str {
+///     client.0
+/// }
+/// # let _ = auth;
 /// ```
 pub struct BearerAuth<T> {
     find: Arc<Find<T>>,

@@ -88,3 +88,49 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     let of = |text| digest::digest(&digest::SHA256, text);
     constant_time::verify_slices_are_equal(of(one).as_ref(), of(other).as_ref()).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use apus_testkit::ask;
+
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_of_the_one_line_in_the_scheme() {
+        let found = |lines: &[&str]| {
+            let request = ask("GET", "/").lines(lines).request();
+            credentials(&request, "Basic").map(str::to_owned)
+        };
+        for (line, expected) in [
+            ("Authorization: Basic YTpi", Some("YTpi")),
+            ("Authorization: bAsIc   YTpi ", Some("YTpi")),
+            ("Authorization: Basic a b", Some("a b")),
+            ("Authorization: Basic", None),
+            ("Authorization: Basic ", None),
+            ("Authorization: Basic\tYTpi", None),
+            ("Authorization: Basics YTpi", None),
+            ("Authorization: Bearer YTpi", None),
+            ("Authorization: YTpi", None),
+            ("Authorization:", None),
+            ("X: Basic YTpi", None),
+        ] {
+            assert_eq!(found(&[line]).as_deref(), expected, "{line}");
+        }
+        let line = "Authorization: Basic YTpi";
+        assert_eq!(found(&[line, line]), None, "an origin might read the other");
+    }
+
+    #[test]
+    fn texts_are_the_same_if_all_their_bytes_are() {
+        for (one, other, are_same) in [
+            ("", "", true),
+            ("a", "a", true),
+            ("a", "", false),
+            ("a", "b", false),
+            ("a", "aa", false),
+            ("A", "a", false),
+        ] {
+            assert_eq!(same(one.as_bytes(), other.as_bytes()), are_same);
+        }
+    }
+}

@@ -12,10 +12,9 @@
 //! Work whose client is gone counts until it is done. Guesses per hour need a rate limit.
 //!
 //! ```
-//! use apus::auth::password;
-//! use apus::layers::ClientInfo;
-//!
-//! async fn log_in(client: ClientInfo, given: String, stored: Option<String>) -> apus::Result<bool> {
+//! # use apus_handler::{ClientInfo, Result};
+//! # use apus_layers::auth::password;
+//! async fn log_in(client: ClientInfo, given: String, stored: Option<String>) -> Result<bool> {
 //!     password::verify(client.ip, given, stored).await
 //! }
 //!
@@ -25,7 +24,7 @@
 //! assert!(password::verify(None, "correct horse", Some(stored.clone())).await?);
 //! assert!(!password::verify(None, "correct house", Some(stored)).await?);
 //! assert!(!password::verify(None, "anything", None).await?);
-//! # Ok::<(), apus::Error>(())
+//! # Ok::<(), apus_handler::Error>(())
 //! # }).unwrap();
 //! ```
 

@@ -17,25 +17,22 @@ use super::Key;
 /// need no log-in.
 ///
 /// ```
+/// # use apus_handler::Layered;
+/// # use apus_http::{Request, Response, StatusCode, service_fn};
+/// # use apus_layers::auth::{Key, SignedUrls};
 /// use std::time::Duration;
-///
-/// use apus::auth::SignedUrls;
-/// use apus::session::Key;
-/// use apus::testing::TestClient;
-/// use apus::{App, Path};
 ///
 /// let key = Key::new("a secret of at least thirty-two bytes")?;
 /// let urls = SignedUrls::new(&key);
 /// let link = urls.sign_for("/invitations/7?from=ada", Duration::from_secs(3600));
 ///
-/// let app = App::new().group("/invitations", |group| {
-///     group.layer(urls).get("/{id}", async |Path(id): Path<u32>| format!("invitation {id}"))
-/// });
-/// let client = TestClient::new(app);
-/// client.get(&link).send().assert_text("invitation 7");
-/// client.get(&link.replace('7', "8")).send().assert_status(403);
-/// client.get("/invitations/7").send().assert_status(403);
-/// # Ok::<(), apus::session::KeyError>(())
+/// # let invitations = || service_fn(|_: Request| Response::text(StatusCode::OK, "come").into());
+/// let invitations = Layered::new(invitations).layer(urls);
+/// # use apus_testkit::get;
+/// # assert_eq!(get(&link).to(&invitations).status, 200);
+/// # assert_eq!(get(&link.replace('7', "8")).to(&invitations).status, 403);
+/// # assert_eq!(get("/invitations/7").to(&invitations).status, 403);
+/// # Ok::<(), apus_layers::auth::KeyError>(())
 /// ```
 ///
 /// The signature (HMAC-SHA256) is of the path and the query as they are written, and is the last parameter. It is not of

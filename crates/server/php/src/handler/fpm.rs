@@ -14,15 +14,14 @@ impl Php {
     /// Runs the scripts in a folder by PHP-FPM, or another FastCGI server at this Unix socket.
     ///
     /// ```
+    /// # use apus_files::Files;
+    /// # use apus_php::handler::Php;
     /// use std::sync::Arc;
-    ///
-    /// use apus::php::Php;
-    /// use apus::{App, Files};
     ///
     /// let programs = Php::fpm("/run/php/php-fpm.sock", "/srv/site");
     /// let files = Files::new("/srv/site").index(["index.php", "index.html"]);
-    /// let app = App::new().mount("/", files.programs(Arc::new(programs)));
-    /// # app.check().unwrap();
+    /// let site = files.programs(Arc::new(programs));
+    /// # let _ = site;
     /// ```
     pub fn fpm(socket: impl AsRef<Path>, root: impl Into<PathBuf>) -> Self {
         let socket = socket.as_ref();
@@ -39,8 +38,7 @@ impl Php {
     /// Changes the settings, as for an application with a front controller:
     ///
     /// ```
-    /// use apus::php::Php;
-    ///
+    /// # use apus_php::handler::Php;
     /// let programs = Php::fpm("/run/php/php-fpm.sock", "/srv/shop/public").configure(|settings| {
     ///     settings.front_controller = Some("/index.php".into());
     /// });

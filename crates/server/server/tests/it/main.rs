@@ -1,6 +1,4 @@
 //! Tests of the server as a library, by topic.
 
 #[cfg(test)]
-mod building_blocks;
-#[cfg(test)]
 mod explain;

@@ -9,7 +9,7 @@ use apus::testing::TestClient;
 use apus::{App, Json, Path, State, StatusCode, get, handler, routes, tokio};
 
 use crate::harness::{Client, PATIENCE, Server, head};
-use crate::layers::logs::{LogBuffer, logged};
+use apus_testkit::{LogBuffer, logged};
 
 /// Takes the thread for longer than a handler should.
 fn compute() {

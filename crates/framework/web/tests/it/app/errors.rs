@@ -4,8 +4,7 @@ use std::fmt;
 
 use apus::testing::TestClient;
 use apus::{
-    App, Error, ErrorFormat, HttpError, IntoResponse, Json, Next, OrNotFound, Path, Request,
-    Response, StatusCode, http_error,
+    App, Error, ErrorFormat, HttpError, Next, Path, Request, Response, StatusCode, http_error,
 };
 use serde_json::Value;
 
@@ -99,29 +98,6 @@ fn an_error_type_sets_status_and_detail() {
 }
 
 #[test]
-fn errors_have_the_names_of_their_statuses() {
-    for (error, status) in [
-        (Error::bad_request("a"), 400),
-        (Error::unauthorized("a"), 401),
-        (Error::forbidden("a"), 403),
-        (Error::not_found("a"), 404),
-        (Error::conflict("a"), 409),
-        (Error::gone("a"), 410),
-        (Error::unprocessable("a"), 422),
-        (Error::too_many_requests("a"), 429),
-        (Error::unavailable("a"), 503),
-    ] {
-        assert_eq!(error.status_code().as_u16(), status);
-        assert_eq!(error.detail(), Some("a"));
-    }
-    assert_eq!(Some(1).or_404().unwrap(), 1);
-    let error = None::<u8>.or_404().unwrap_err();
-    assert_eq!((error.status_code().as_u16(), error.detail()), (404, None));
-    let error = None::<u8>.or_not_found("no user").unwrap_err();
-    assert_eq!(error.detail(), Some("no user"));
-}
-
-#[test]
 fn an_application_sets_the_format_of_errors() {
     async fn refusing(_: Request, _: Next) -> apus::Result<Response> {
         Err(Error::forbidden("not you"))
@@ -171,25 +147,4 @@ fn an_application_sets_the_format_of_errors() {
             .send()
             .assert_header("content-type", "application/problem+json");
     }
-}
-
-#[test]
-fn any_response_can_have_fields() {
-    let app = App::new()
-        .get("/", async || {
-            Json([1]).with("cache-control", "no-store").with("x-a", "b")
-        })
-        .get("/bad", async || "text".with("x-a", "b\r\nx-c: d"));
-    let client = TestClient::new(app);
-    client
-        .get("/")
-        .send()
-        .assert_json([1])
-        .assert_header("cache-control", "no-store")
-        .assert_header("x-a", "b");
-    client
-        .get("/bad")
-        .send()
-        .assert_status(500)
-        .assert_no_header("x-c");
 }

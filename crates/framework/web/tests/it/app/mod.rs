@@ -7,7 +7,6 @@ mod error_form;
 mod errors;
 mod invalid_paths;
 mod openapi;
-mod readiness;
 mod routing;
 mod testing;
 mod tower;

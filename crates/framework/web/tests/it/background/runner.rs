@@ -226,7 +226,7 @@ fn a_file_of_a_queue_that_is_gone_is_told_once() {
     assert!(!Path::new(&path).exists());
     let db: Db = Db::open(&format!("sqlite:{}", path.display())).unwrap();
     let jobs = Jobs::in_database(&db);
-    let log = crate::layers::logged(|| {
+    let log = apus_testkit::logged(|| {
         block_on(async {
             let stop = tokio::time::sleep(Duration::from_millis(1500));
             runner(&jobs, &Tried::default()).run(stop).await.unwrap();

@@ -81,7 +81,7 @@ fn an_error_and_a_panic_are_told_and_the_next_run_follows() {
         _ => panic!("no"),
     };
     let schedules = Schedules::new().add("clean", "0 * * * *", fails).unwrap();
-    let log = crate::layers::logged(|| {
+    let log = apus_testkit::logged(|| {
         block_on(schedules.run(async {
             for expected in 1..=2 {
                 // The schedule waits for the clock.

@@ -1,6 +1,5 @@
 //! Extractors that wait: one value for each request, roles, and layers that need them.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -302,25 +301,4 @@ fn what_an_extractor_needs_is_checked_before_the_server_listens() {
     for part in ["takes a Session", "no state of this type", "Path<u32>"] {
         assert!(errors.contains(part), "{errors}");
     }
-}
-
-#[test]
-fn values_of_one_thread_can_be_made_on_the_way() {
-    #[derive(Clone)]
-    struct Length(usize);
-
-    impl AsyncExtractor for Length {
-        type Arguments = ();
-        type Rejection = Error;
-
-        async fn extract((): ()) -> Result<Self, Error> {
-            let text = Rc::new("abc".to_owned());
-            tokio::task::yield_now().await;
-            Ok(Self(text.len()))
-        }
-    }
-
-    let server =
-        TestServer::start(App::new().get("/", async |Length(length): Length| length.to_string()));
-    server.client().get("/").send().assert_text("3");
 }

@@ -1,12 +1,7 @@
-//! Extractors and the layers that set their limits, over real connections.
+//! Extractors that need what only an application has: sessions, states of groups, rules of fields.
 
 mod async_extractors;
 mod body_limit;
-mod certificates;
-mod client_info;
-mod cookies;
 mod incomplete_body;
 mod optional;
-mod paging;
-mod uploads;
 mod validation;

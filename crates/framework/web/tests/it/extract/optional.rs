@@ -26,7 +26,7 @@ use bytes::Bytes;
 use garde::Validate;
 use serde::Deserialize;
 
-use crate::layers::logged;
+use apus_testkit::logged;
 
 #[derive(Deserialize, Validate)]
 struct Item {
@@ -211,33 +211,6 @@ fn an_argument_that_may_be_missing_is_no_error_in_the_log() {
         }
     });
     assert!(!log.contains("ERROR"), "{log}");
-}
-
-#[test]
-fn a_database_that_is_down_is_told_where_a_handler_takes_an_optional_user() {
-    #[derive(Clone)]
-    struct Unreachable;
-
-    impl AsyncExtractor for Unreachable {
-        type Arguments = ();
-        type Rejection = Error;
-
-        async fn extract((): ()) -> Result<Self, Error> {
-            let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-            Err(Error::of(apus::StatusCode::SERVICE_UNAVAILABLE).caused_by(refused))
-        }
-    }
-
-    let app = App::new().get("/", async |user: Option<Unreachable>| {
-        user.is_some().to_string()
-    });
-    let log = logged(|| {
-        TestClient::new(app).get("/").send().assert_text("false");
-    });
-    assert!(
-        log.contains("ERROR") && log.contains("connection refused"),
-        "{log}"
-    );
 }
 
 /// The bodies that are read, and those that are not.

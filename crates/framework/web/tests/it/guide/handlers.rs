@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::layers::logged;
+use apus_testkit::logged;
 
 #[test]
 fn a_value_that_no_layer_added_is_a_500_and_a_line_in_the_log() {

@@ -1,7 +1,5 @@
 //! A server for one test, and a blocking client.
 
-pub(crate) mod client;
-
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,10 +9,11 @@ use apus::redis::Redis;
 use apus::{App, Limits};
 use apus_net::{Engine, EnginePlan, ListenAddress, ListenerPlan};
 
-pub(crate) use self::client::{Client, Reply};
 use apus_testkit::{DatabaseKind, DatabaseServer};
 
-pub(crate) use apus_testkit::wait_until;
+pub(crate) use apus_testkit::{
+    SocketClient as Client, SocketReply as Reply, request_text as head, wait_until,
+};
 
 /// The time limit for an event that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,15 +71,4 @@ pub(crate) fn request(app: App, request: &str) -> Reply {
 /// The response to a GET request with these field lines, sent over a connection of its own.
 pub(crate) fn get(app: App, path: &str, lines: &[&str]) -> Reply {
     request(app, &head("GET", path, lines))
-}
-
-/// A request without a body.
-pub(crate) fn head(method: &str, path: &str, lines: &[&str]) -> String {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: example.com\r\n");
-    for line in lines {
-        text.push_str(line);
-        text.push_str("\r\n");
-    }
-    text.push_str("\r\n");
-    text
 }

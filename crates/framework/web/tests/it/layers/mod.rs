@@ -1,13 +1,5 @@
-//! Layers, over real connections.
+//! Layers around an application: mounted files, log lines, panics.
 
-mod cors;
-mod etags;
 mod files;
-pub(crate) mod logs;
-mod metrics;
+mod logs;
 mod panics;
-mod rate_limit;
-mod security_headers;
-mod timeout;
-
-pub(crate) use logs::logged;

@@ -218,7 +218,7 @@ fn a_database_that_is_down_is_a_503_with_the_cause_in_the_log() {
     let app = app(SqlStore::new(db.clone()))
         .state(db)
         .get("/users", users);
-    let log = crate::layers::logged(|| {
+    let log = apus_testkit::logged(|| {
         let client = TestClient::new(app);
         for path in ["/", "/users"] {
             client

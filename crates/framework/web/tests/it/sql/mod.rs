@@ -22,7 +22,7 @@ pub(crate) use fresh::Fresh;
 
 use apus_testkit::block_on;
 
-use crate::layers::logged;
+use apus_testkit::logged;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 struct User {

@@ -6,7 +6,7 @@ use apus::testing::TestClient;
 use apus::{App, Path, State};
 
 use super::Fresh;
-use crate::layers::logs::logged;
+use apus_testkit::logged;
 
 async fn query(State(db): State<Db>, Path(times): Path<u32>, tx: Tx) -> apus::Result<String> {
     for _ in 0..times {

@@ -10,9 +10,8 @@ use super::{Multipart, Upload};
 /// A form with files: its fields as a struct or a map, like [`crate::Form`], and its files.
 ///
 /// ```
-/// use apus::extract::MultipartForm;
-/// use apus::{App, Result};
-///
+/// # use apus_handler::Result;
+/// # use apus_handler::extract::MultipartForm;
 /// #[derive(serde::Deserialize)]
 /// struct Picture {
 ///     title: String,
@@ -24,9 +23,6 @@ use super::{Multipart, Upload};
 ///     };
 ///     Ok(format!("{}: {} bytes", form.fields.title, file.len()))
 /// }
-///
-/// let app = App::new().post("/pictures", add);
-/// # app.check().unwrap();
 /// ```
 ///
 /// [`super::UploadLimits`] limit the form, and the body limit of the application limits its fields together.

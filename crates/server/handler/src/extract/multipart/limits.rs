@@ -11,9 +11,8 @@ use crate::middleware::{Middleware, Next};
 /// The limits of [`super::Multipart`]. A layer, for routes with uploads:
 ///
 /// ```
-/// use apus::extract::{Multipart, UploadLimits};
-/// use apus::{App, HandlerExt, Result};
-///
+/// # use apus_handler::extract::{Multipart, UploadLimits};
+/// # use apus_handler::{HandlerExt, Result};
 /// async fn upload(mut form: Multipart) -> Result<String> {
 ///     let mut names = String::new();
 ///     while let Some(part) = form.next().await? {
@@ -22,8 +21,8 @@ use crate::middleware::{Middleware, Next};
 ///     Ok(names)
 /// }
 ///
-/// let app = App::new().post("/", upload.with(UploadLimits::new().total(1 << 30)));
-/// # app.check().unwrap();
+/// let upload = upload.with(UploadLimits::new().total(1 << 30));
+/// # let _ = upload;
 /// ```
 ///
 /// The total replaces the [`BodyLimit`]s further out.

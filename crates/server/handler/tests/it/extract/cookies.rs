@@ -1,12 +1,11 @@
 //! Cookies of requests and responses (RFC 6265).
 
-use apus::extract::Cookies;
-use apus::extract::cookie::{Cookie, SameSite, time::Duration};
-use apus::layers::TrustedProxies;
-use apus::{App, Redirect};
+use apus_handler::extract::Cookies;
+use apus_handler::extract::cookie::{Cookie, SameSite, time::Duration};
+use apus_handler::{Redirect, TrustedProxies};
+use apus_testkit::{LocalClient, ask};
 
-use crate::harness::{Client, Server, get, head};
-use apus_testkit::ask;
+use crate::harness::{Routes, get, head};
 
 async fn list(cookies: Cookies) -> String {
     let pairs = cookies.iter();
@@ -18,8 +17,7 @@ async fn list(cookies: Cookies) -> String {
 
 #[test]
 fn cookies_are_read_from_several_lines() {
-    let server = Server::start(App::new().get("/", list));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&Routes::new().get("/", list));
     for (lines, expected) in [
         (&[][..], ""),
         (&["Cookie: a=1"], "a=1"),
@@ -33,7 +31,7 @@ fn cookies_are_read_from_several_lines() {
         (&["Cookie: no-value; =no-name; ; a=1"], "a=1"),
         (&["Cookie: a=\u{e9}"], "a=é"),
     ] {
-        let reply = client.request(&head("GET", "/", lines));
+        let reply = client.send(head("GET", "/", lines));
         assert_eq!((reply.status, reply.text()), (200, expected), "{lines:?}");
     }
 }
@@ -52,7 +50,7 @@ fn set(
     change: impl Fn(&mut Cookies) + Clone + Send + Sync + 'static,
     lines: &[&str],
 ) -> Vec<String> {
-    let app = App::new()
+    let app = Routes::new()
         .layer(TrustedProxies::new(["127.0.0.0/8".parse().unwrap()]))
         .get("/", move |mut cookies: Cookies| {
             change(&mut cookies);
@@ -123,7 +121,7 @@ fn values_cannot_inject_attributes_or_lines() {
         "a=x%3B%20Domain%3Devil.example%0D%0ASet-Cookie%3A%20b%3Dc%2C%20%C3%A9%22"
     );
     let reply = get(
-        App::new().get("/", list),
+        Routes::new().get("/", list),
         "/",
         &[&format!("Cookie: {value}")],
     );

@@ -1,10 +1,12 @@
 //! Lists in pages.
 
-use apus::extract::{PageLinks, Paging};
-use apus::testing::TestClient;
-use apus::{App, Json};
+use apus_handler::Json;
+use apus_handler::extract::{PageLinks, Paging};
+use apus_testkit::{LocalClient, get};
 
-fn client() -> TestClient {
+use crate::harness::Routes;
+
+fn client() -> LocalClient {
     let list = async |paging: Paging<10, 50>| {
         let links = paging.links(35);
         let place = [paging.offset(), paging.limit()];
@@ -17,9 +19,8 @@ fn client() -> TestClient {
             paging.after().unwrap_or("").to_owned(),
         )
     };
-    TestClient::new(App::new().group("/group", |group| {
-        group.get("/list", list).get("/after", after)
-    }))
+    let group = Routes::new().get("/list", list).get("/after", after);
+    LocalClient::of(&Routes::new().nest("/group", group))
 }
 
 #[test]
@@ -44,16 +45,12 @@ fn a_list_links_to_its_other_pages() {
              </group/list?per_page=20&page=2>; rel=\"last\"",
         ),
     ] {
-        let mut reply = client.get(&format!("/group/list{query}")).send();
-        reply
-            .assert_ok()
-            .assert_text(body)
-            .assert_header("link", links);
+        let reply = client.send(get(&format!("/group/list{query}")));
+        assert_eq!((reply.status, reply.text()), (200, body), "{query}");
+        assert_eq!(reply.field("link"), Some(links), "{query}");
     }
-    client
-        .get("/group/list?per_page=50")
-        .send()
-        .assert_no_header("link");
+    let reply = client.send(get("/group/list?per_page=50"));
+    assert_eq!((reply.status, reply.field("link")), (200, None));
 }
 
 #[test]
@@ -68,34 +65,37 @@ fn pages_that_are_not_possible_are_rejected() {
         "per_page=0",
         "per_page=51",
     ] {
-        client
-            .get(&format!("/group/list?{query}"))
-            .send()
-            .assert_status(400);
+        let reply = client.send(get(&format!("/group/list?{query}")));
+        assert_eq!(reply.status, 400, "{query}");
     }
 }
 
 #[test]
 fn a_list_continues_after_an_entry() {
     let client = client();
-    let mut first = client.get("/group/after?tag=x&per_page=5").send();
+    let first = client.send(get("/group/after?tag=x&per_page=5"));
     let next = "/group/after?tag=x&per_page=5&after=a%26b";
-    first.assert_header("link", &format!("<{next}>; rel=\"next\""));
-    client
-        .get(next)
-        .send()
-        .assert_text("a&b")
-        .assert_header("link", "</group/after?tag=x&per_page=5>; rel=\"first\"");
+    assert_eq!(
+        first.field("link"),
+        Some(&*format!("<{next}>; rel=\"next\""))
+    );
+    let reply = client.send(get(next));
+    assert_eq!(reply.text(), "a&b");
+    let links = reply.field("link");
+    assert_eq!(
+        links,
+        Some("</group/after?tag=x&per_page=5>; rel=\"first\"")
+    );
 }
 
 #[test]
 fn a_query_cannot_end_the_reference_of_a_link() {
     let client = client();
-    let mut reply = client.get("/group/list?%3E;rel=x&a=>;").send();
-    if reply.status().as_u16() == 200 {
-        let links = reply.header("link").unwrap_or("").to_owned();
+    let reply = client.send(get("/group/list?%3E;rel=x&a=>;"));
+    if reply.status == 200 {
+        let links = reply.field("link").unwrap_or("");
         assert_eq!(links.matches('>').count(), 2, "{links}");
     } else {
-        reply.assert_status(400);
+        assert_eq!(reply.status, 400);
     }
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Server, get, head};
-use apus::layers::{CspNonce, ForceHttps, SecurityHeaders, TrustedProxies};
-use apus::{App, HeaderName, HeaderValue};
+use apus_handler::TrustedProxies;
+use apus_http::{HeaderName, HeaderValue, ServiceFactory};
+use apus_layers::{CspNonce, ForceHttps, SecurityHeaders};
+use apus_testkit::LocalClient;
 
-fn app(headers: SecurityHeaders) -> App {
-    App::new()
+use crate::harness::{Routes, get, head};
+
+fn app(headers: SecurityHeaders) -> Routes {
+    Routes::new()
         .layer(TrustedProxies::new(["127.0.0.0/8".parse().unwrap()]))
         .layer(headers)
         .get("/", async || "a page")
@@ -18,10 +21,9 @@ const YEAR: Duration = Duration::from_secs(31_536_000);
 
 #[test]
 fn all_responses_have_the_fields() {
-    let server = Server::start(app(SecurityHeaders::new()));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(SecurityHeaders::new()));
     for path in ["/", "/nothing"] {
-        let reply = client.request(&head("GET", path, &[]));
+        let reply = client.send(head("GET", path, &[]));
         for (name, value) in [
             (
                 "content-security-policy",
@@ -83,13 +85,12 @@ fn hsts_is_sent_over_tls_only() {
             "max-age=31536000; includeSubDomains; preload",
         ),
     ] {
-        let server = Server::start(app(headers));
-        let mut client = Client::connect(server.address());
-        assert_eq!(client.request(&head("GET", "/", &[])).field(name), None);
+        let client = LocalClient::of(&app(headers));
+        assert_eq!(client.send(head("GET", "/", &[])).field(name), None);
         let secure = head("GET", "/", &["X-Forwarded-Proto: https"]);
-        assert_eq!(client.request(&secure).field(name), Some(value));
+        assert_eq!(client.send(secure).field(name), Some(value));
     }
-    let factory = App::new()
+    let factory = Routes::new()
         .layer(SecurityHeaders::new().hsts(YEAR))
         .get("/", async || "a page");
     let reply = apus_testkit::get("/").tls(&["example.com"]).to(&factory);
@@ -101,9 +102,8 @@ fn each_response_has_a_new_nonce() {
     let headers = SecurityHeaders::new()
         .content_security_policy("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'");
     let app = app(headers).get("/nonce", async |nonce: CspNonce| nonce.to_string());
-    let server = Server::start(app);
-    let mut client = Client::connect(server.address());
-    let mut get_nonce = || client.request(&head("GET", "/nonce", &[]));
+    let client = LocalClient::of(&app);
+    let get_nonce = || client.send(head("GET", "/nonce", &[]));
     let (first, second) = (get_nonce(), get_nonce());
     assert_ne!(first.text(), second.text());
     assert!(first.text().len() >= 22);
@@ -128,7 +128,7 @@ fn an_invalid_policy_blocks_everything() {
     let reply = get(app(headers), "/", &[]);
     let policy = reply.field("content-security-policy");
     assert_eq!(policy, Some("default-src 'none'"));
-    let app = App::new().get("/", async |nonce: CspNonce| nonce.to_string());
+    let app = Routes::new().get("/", async |nonce: CspNonce| nonce.to_string());
     // A check of the application finds it before.
     assert!(app.check().is_err());
     assert_eq!(apus_testkit::get("/").to(&app).status, 500);
@@ -137,7 +137,7 @@ fn an_invalid_policy_blocks_everything() {
 #[test]
 fn http_is_redirected_to_https() {
     let networks = ["192.0.2.7".parse().unwrap()];
-    let app = App::new()
+    let app = Routes::new()
         .layer(TrustedProxies::new(networks))
         .layer(ForceHttps::default())
         .get("/a", async || "safe")
@@ -159,6 +159,6 @@ fn http_is_redirected_to_https() {
         port: 8443,
         ..ForceHttps::default()
     };
-    let sent = apus_testkit::get("/").to(&App::new().layer(elsewhere));
+    let sent = apus_testkit::get("/").to(&Routes::new().layer(elsewhere));
     assert_eq!(sent.field("location"), Some("https://example.com:8443/"));
 }

@@ -1,25 +1,25 @@
 //! `ClientInfo`: the client behind trusted proxies (RFC 7239).
 
-use crate::harness::{Client, Server, get, head};
-use apus::App;
-use apus::layers::{ClientInfo, TrustedProxies};
+use apus_handler::{ClientInfo, TrustedProxies};
+use apus_testkit::LocalClient;
+
+use crate::harness::{Routes, get, head};
 
 async fn who(client: ClientInfo) -> String {
     let ip = client.ip.map_or("-".to_owned(), |ip| ip.to_string());
     format!("{ip} {}", client.is_secure)
 }
 
-fn app(proxies: &[&str]) -> App {
+fn app(proxies: &[&str]) -> Routes {
     let networks = proxies.iter().map(|network| network.parse().unwrap());
-    App::new()
+    Routes::new()
         .layer(TrustedProxies::new(networks))
         .get("/", who)
 }
 
 #[test]
 fn the_client_is_the_last_address_that_is_not_a_trusted_proxy() {
-    let server = Server::start(app(&["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"]));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(&["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"]));
     for (lines, expected) in [
         (&[][..], "127.0.0.1 false"),
         (&["X-Forwarded-For: 203.0.113.5"], "203.0.113.5 false"),
@@ -64,7 +64,7 @@ fn the_client_is_the_last_address_that_is_not_a_trusted_proxy() {
         // `Forwarded` comes from the client and is ignored.
         (&["Forwarded: for=1.2.3.4;proto=https"], "127.0.0.1 false"),
     ] {
-        let reply = client.request(&head("GET", "/", lines));
+        let reply = client.send(head("GET", "/", lines));
         assert_eq!(reply.text(), expected, "{lines:?}");
     }
 }
@@ -74,8 +74,7 @@ fn forwarded_is_parsed_as_in_rfc_7239() {
     let local = "127.0.0.0/8".parse().unwrap();
     let ours = "10.0.0.0/8".parse().unwrap();
     let proxies = TrustedProxies::new([local, ours]).forwarded();
-    let server = Server::start(App::new().layer(proxies).get("/", who));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&Routes::new().layer(proxies).get("/", who));
     for (line, expected) in [
         ("Forwarded: for=203.0.113.5", "203.0.113.5 false"),
         (
@@ -100,7 +99,7 @@ fn forwarded_is_parsed_as_in_rfc_7239() {
         ),
         ("X-Forwarded-For: 1.2.3.4", "127.0.0.1 false"),
     ] {
-        let reply = client.request(&head("GET", "/", &[line]));
+        let reply = client.send(head("GET", "/", &[line]));
         assert_eq!(reply.text(), expected, "{line}");
     }
 }
@@ -110,6 +109,6 @@ fn untrusted_peers_cannot_set_the_address() {
     let lines = ["X-Forwarded-For: 203.0.113.5", "X-Forwarded-Proto: https"];
     let reply = get(app(&["10.0.0.0/8"]), "/", &lines);
     assert_eq!(reply.text(), "127.0.0.1 false");
-    let reply = get(App::new().get("/", who), "/", &lines);
+    let reply = get(Routes::new().get("/", who), "/", &lines);
     assert_eq!(reply.text(), "127.0.0.1 false");
 }

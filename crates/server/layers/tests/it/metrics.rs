@@ -1,11 +1,14 @@
 //! `Metrics`: request counters and durations.
 
-use crate::harness::{Client, Server, head, wait_until};
-use apus::layers::Metrics;
-use apus::{App, Path, Request, StatusCode};
+use apus_handler::Path;
+use apus_http::{Request, StatusCode};
+use apus_layers::Metrics;
+use apus_testkit::{LocalClient, SocketClient, request_text, wait_until};
 
-fn app(metrics: &Metrics) -> App {
-    App::new()
+use crate::harness::{Routes, Server, head};
+
+fn app(metrics: &Metrics) -> Routes {
+    Routes::new()
         .layer(metrics.clone())
         .get("/metrics", metrics.handler())
         .get("/users/{id}", async |Path(id): Path<u32>| format!("{id}\n"))
@@ -24,26 +27,41 @@ fn requests_are_counted_by_route_and_not_by_path() {
     let metrics = Metrics::new();
     let server = Server::with_workers(2, app(&metrics));
     for id in 0..30 {
-        let mut client = Client::connect(server.address());
+        let mut client = SocketClient::connect(server.address());
         assert_eq!(
             client
-                .request(&head("GET", &format!("/users/{id}"), &[]))
+                .request(&request_text("GET", &format!("/users/{id}"), &[]))
                 .status,
             200
         );
         assert_eq!(
             client
-                .request(&head("GET", &format!("/no/{id}"), &[]))
+                .request(&request_text("GET", &format!("/no/{id}"), &[]))
                 .status,
             404
         );
     }
-    let mut client = Client::connect(server.address());
-    assert_eq!(client.request(&head("POST", "/users/1", &[])).status, 409);
-    assert_eq!(client.request(&head("GET", "/users/x", &[])).status, 404);
-    assert_eq!(client.request(&head("BREW", "/users/1", &[])).status, 501);
+    let mut client = SocketClient::connect(server.address());
     assert_eq!(
-        client.request(&head("BREW-MORE", "/users/1", &[])).status,
+        client
+            .request(&request_text("POST", "/users/1", &[]))
+            .status,
+        409
+    );
+    assert_eq!(
+        client.request(&request_text("GET", "/users/x", &[])).status,
+        404
+    );
+    assert_eq!(
+        client
+            .request(&request_text("BREW", "/users/1", &[]))
+            .status,
+        501
+    );
+    assert_eq!(
+        client
+            .request(&request_text("BREW-MORE", "/users/1", &[]))
+            .status,
         501
     );
     for line in [
@@ -66,9 +84,8 @@ fn requests_are_counted_by_route_and_not_by_path() {
 #[test]
 fn the_handler_returns_the_text_format() {
     let metrics = Metrics::new();
-    let server = Server::start(app(&metrics));
-    let mut client = Client::connect(server.address());
-    let reply = client.request(&head("GET", "/metrics", &[]));
+    let client = LocalClient::of(&app(&metrics));
+    let reply = client.send(head("GET", "/metrics", &[]));
     let content_type = reply.field("content-type");
     assert_eq!(
         content_type,
@@ -78,7 +95,7 @@ fn the_handler_returns_the_text_format() {
         reply.text().contains("\nhttp_requests_in_flight 1\n"),
         "the request for the metrics itself"
     );
-    let reply = client.request(&head("GET", "/metrics", &[]));
+    let reply = client.send(head("GET", "/metrics", &[]));
     let mut buckets = 0;
     for line in reply.text().lines() {
         if let Some(comment) = line.strip_prefix("# ") {
@@ -105,8 +122,8 @@ fn the_handler_returns_the_text_format() {
 fn aborted_requests_are_counted() {
     let metrics = Metrics::new();
     let server = Server::start(app(&metrics));
-    let mut client = Client::connect(server.address());
-    client.send(head("GET", "/never", &[]));
+    let mut client = SocketClient::connect(server.address());
+    client.send(request_text("GET", "/never", &[]));
     wait_until("a request in flight", || {
         metrics.render().contains("http_requests_in_flight 1\n")
     });
@@ -115,8 +132,11 @@ fn aborted_requests_are_counted() {
         &metrics,
         "http_requests_total{method=\"GET\",route=\"/never\",status=\"none\"} 1",
     );
-    let mut client = Client::connect(server.address());
-    assert_eq!(client.request(&head("GET", "/panic", &[])).status, 500);
+    let mut client = SocketClient::connect(server.address());
+    assert_eq!(
+        client.request(&request_text("GET", "/panic", &[])).status,
+        500
+    );
     wait_for(
         &metrics,
         "http_requests_total{method=\"GET\",route=\"/panic\",status=\"5xx\"} 1",

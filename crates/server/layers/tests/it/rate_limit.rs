@@ -2,30 +2,33 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Server, head, wait_until};
-use apus::layers::{RateLimit, Timeout, TrustedProxies};
-use apus::{App, HeaderName};
+use apus_handler::TrustedProxies;
+use apus_http::HeaderName;
+use apus_layers::{RateLimit, Timeout};
+use apus_testkit::{LocalClient, SocketClient, request_text, wait_until};
 
-fn app(limit: RateLimit) -> App {
+use crate::harness::{Routes, Server, head};
+
+fn app(limit: RateLimit) -> Routes {
     let local = "127.0.0.0/8".parse().unwrap();
-    App::new()
+    Routes::new()
         .layer(TrustedProxies::new([local]))
         .layer(limit)
         .get("/", async || "well")
 }
 
 /// The status of a request of a client at this address.
-fn status(client: &mut Client, address: &str) -> u16 {
+fn status(client: &LocalClient, address: &str) -> u16 {
     let line = format!("X-Forwarded-For: {address}");
-    client.request(&head("GET", "/", &[&line])).status
+    client.send(head("GET", "/", &[&line])).status
 }
 
 #[test]
 fn a_client_above_its_quota_gets_429() {
     let server = Server::start(app(RateLimit::per_hour(60).burst(3)));
-    let mut client = Client::connect(server.address());
+    let mut client = SocketClient::connect(server.address());
     for left in ["2", "1", "0"] {
-        let reply = client.request(&head("GET", "/", &[]));
+        let reply = client.request(&request_text("GET", "/", &[]));
         assert_eq!((reply.status, reply.text()), (200, "well"));
         let field = reply.field("ratelimit").unwrap();
         assert!(
@@ -35,31 +38,29 @@ fn a_client_above_its_quota_gets_429() {
         let policy = reply.field("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=3;w=180"));
     }
-    let reply = client.request(&head("GET", "/", &[]));
+    let reply = client.request(&request_text("GET", "/", &[]));
     assert_eq!(reply.status, 429);
     let wait: u64 = reply.field("retry-after").unwrap().parse().unwrap();
     assert!((50..=60).contains(&wait), "{wait}");
     assert_eq!(reply.field("ratelimit"), Some("\"default\";r=0;t=180"));
     // Over another connection it is the same client.
-    let mut other = Client::connect(server.address());
-    assert_eq!(other.request(&head("GET", "/", &[])).status, 429);
+    let mut other = SocketClient::connect(server.address());
+    assert_eq!(other.request(&request_text("GET", "/", &[])).status, 429);
 }
 
 #[test]
 fn the_quota_refills_evenly() {
-    let server = Server::start(app(RateLimit::new(1, Duration::from_millis(50))));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(RateLimit::new(1, Duration::from_millis(50))));
     let mut accepted = 0;
     wait_until("the next request", || {
-        accepted += u32::from(status(&mut client, "192.0.2.1") == 200);
+        accepted += u32::from(status(&client, "192.0.2.1") == 200);
         accepted == 3
     });
 }
 
 #[test]
 fn addresses_are_clients_and_an_ipv6_network_is_one() {
-    let server = Server::start(app(RateLimit::per_hour(1)));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(RateLimit::per_hour(1)));
     for (address, expected) in [
         ("192.0.2.1", 200),
         ("192.0.2.1", 429),
@@ -71,7 +72,7 @@ fn addresses_are_clients_and_an_ipv6_network_is_one() {
         ("spoofed, 192.0.2.1", 429),
         ("192.0.2.77, 192.0.2.1", 429),
     ] {
-        assert_eq!(status(&mut client, address), expected, "{address}");
+        assert_eq!(status(&client, address), expected, "{address}");
     }
 }
 
@@ -83,9 +84,8 @@ fn clients_can_be_distinguished_by_a_field_or_a_function() {
         Some(key.to_lowercase())
     });
     for (limit, without) in [(by_header, 429), (by_function, 200)] {
-        let server = Server::start(app(limit));
-        let mut client = Client::connect(server.address());
-        let mut status_with = |line: &str| client.request(&head("GET", "/", &[line])).status;
+        let client = LocalClient::of(&app(limit));
+        let status_with = |line: &str| client.send(head("GET", "/", &[line])).status;
         assert_eq!(status_with("X-Api-Key: a"), 200);
         assert_eq!(status_with("X-Api-Key: b"), 200);
         assert_eq!(status_with("X-Api-Key: a"), 429);
@@ -98,32 +98,30 @@ fn clients_can_be_distinguished_by_a_field_or_a_function() {
 fn several_limits_each_have_their_fields() {
     let app = app(RateLimit::per_hour(5).name("all")).nest(
         "/login",
-        App::new()
+        Routes::new()
             .layer(RateLimit::per_minute(1).name("log\"in"))
             .get("/", async || "well"),
     );
-    let server = Server::start(app);
-    let mut client = Client::connect(server.address());
-    let reply = client.request(&head("GET", "/login", &[]));
+    let client = LocalClient::of(&app);
+    let reply = client.send(head("GET", "/login", &[]));
     assert_eq!(reply.status, 200);
     let policies: Vec<_> = reply.fields("ratelimit-policy").collect();
     assert_eq!(policies, ["\"login\";q=1;w=60", "\"all\";q=5;w=3600"]);
-    let reply = client.request(&head("GET", "/login", &[]));
+    let reply = client.send(head("GET", "/login", &[]));
     assert_eq!(reply.status, 429);
     assert_eq!(reply.fields("ratelimit").count(), 2);
-    assert_eq!(status(&mut client, "127.0.0.1"), 200);
+    assert_eq!(status(&client, "127.0.0.1"), 200);
 }
 
 #[test]
 fn rare_clients_are_forgotten_first() {
-    let server = Server::start(app(RateLimit::per_hour(1).remembered_clients(64)));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(RateLimit::per_hour(1).remembered_clients(64)));
     let mut again = 0;
     for number in 0..2000 {
         let address = format!("10.{}.{}.1", number / 250, number % 250);
-        assert_eq!(status(&mut client, &address), 200);
-        assert_eq!(status(&mut client, &address), 429, "known at once");
-        again += u32::from(status(&mut client, "10.0.0.1") == 200);
+        assert_eq!(status(&client, &address), 200);
+        assert_eq!(status(&client, &address), 429, "known at once");
+        again += u32::from(status(&client, "10.0.0.1") == 200);
     }
     assert!(
         again < 10,
@@ -131,7 +129,7 @@ fn rare_clients_are_forgotten_first() {
     );
     let forgotten = (0..250).filter(|number| {
         let address = format!("10.0.{number}.1");
-        *number > 0 && status(&mut client, &address) == 200
+        *number > 0 && status(&client, &address) == 200
     });
     assert!(forgotten.count() > 200);
 }
@@ -141,36 +139,40 @@ fn all_workers_count_together() {
     let limit = RateLimit::per_hour(2);
     let server = Server::with_workers(2, app(limit));
     let statuses: Vec<u16> = (0..20)
-        .map(|_| status(&mut Client::connect(server.address()), "192.0.2.1"))
+        .map(|_| {
+            let request = request_text("GET", "/", &["X-Forwarded-For: 192.0.2.1"]);
+            SocketClient::connect(server.address())
+                .request(&request)
+                .status
+        })
         .collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2);
 }
 
 #[test]
 fn errors_have_the_format_that_the_client_accepts() {
-    let app = App::new()
+    let app = Routes::new()
         .layer(Timeout::new(Duration::from_millis(20)))
         .get("/slow", async || std::future::pending::<()>().await)
         .nest(
             "/limited",
-            App::new()
+            Routes::new()
                 .layer(RateLimit::per_hour(1))
                 .get("/", async || "well"),
         );
-    let server = Server::start(app);
-    let mut client = Client::connect(server.address());
-    assert_eq!(client.request(&head("GET", "/limited", &[])).status, 200);
+    let client = LocalClient::of(&app);
+    assert_eq!(client.send(head("GET", "/limited", &[])).status, 200);
     for (path, status, detail) in [
         ("/slow", 503, "the response took too long"),
         ("/limited", 429, "there were too many requests"),
     ] {
-        let reply = client.request(&head("GET", path, &["Accept: application/json"]));
+        let reply = client.send(head("GET", path, &["Accept: application/json"]));
         let content_type = reply.field("content-type");
         assert_eq!(content_type, Some("application/problem+json"));
         let problem: serde_json::Value = serde_json::from_str(reply.text()).unwrap();
         assert_eq!(problem["status"], status);
         assert!(problem["detail"].as_str().unwrap().starts_with(detail));
-        let reply = client.request(&head("GET", path, &["Accept: text/html"]));
+        let reply = client.send(head("GET", path, &["Accept: text/html"]));
         let content_type = reply.field("content-type");
         assert_eq!(content_type, Some("text/html; charset=utf-8"));
         assert_eq!(reply.status, status);
@@ -180,13 +182,12 @@ fn errors_have_the_format_that_the_client_accepts() {
 #[test]
 fn attempts_are_counted_by_name_and_apart_from_clients() {
     let limit = RateLimit::per_hour(60).burst(2);
-    let server = Server::start(app(limit.clone()));
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app(limit.clone()));
     for _ in 0..2 {
         assert!(limit.attempt("ada@example.com").is_ok());
     }
     let error = limit.attempt("ada@example.com").unwrap_err();
     assert_eq!(error.status_code(), 429);
     assert!(limit.attempt("bob@example.com").is_ok());
-    assert_eq!(status(&mut client, "192.0.2.1"), 200);
+    assert_eq!(status(&client, "192.0.2.1"), 200);
 }

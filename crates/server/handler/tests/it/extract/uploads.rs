@@ -3,11 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Client, Reply, Server, wait_until};
-use apus::extract::{Multipart, MultipartForm, UploadLimits};
-use apus::layers::BodyLimit;
-use apus::{App, Rejection, StatusCode};
+use apus_handler::extract::{Multipart, MultipartForm, UploadLimits};
+use apus_handler::{BodyLimit, Rejection};
+use apus_http::StatusCode;
+use apus_testkit::{SocketClient, SocketReply, wait_until};
 use serde::Deserialize;
+
+use crate::harness::{Routes, Server};
 
 /// A part with this disposition and data.
 fn part(disposition: &str, data: &str) -> String {
@@ -31,14 +33,14 @@ fn form_request(body: &str, framing: &str) -> String {
 }
 
 /// The response to a form that is sent with `Content-Length`.
-fn post(app: App, body: &str) -> Reply {
+fn post(app: Routes, body: &str) -> SocketReply {
     let server = Server::start(app);
     let framing = format!("Content-Length: {}", body.len());
-    Client::connect(server.address()).request(&form_request(body, &framing))
+    SocketClient::connect(server.address()).request(&form_request(body, &framing))
 }
 
 /// The response to a form that is sent in small chunks.
-fn post_chunked(app: App, body: &str) -> Reply {
+fn post_chunked(app: Routes, body: &str) -> SocketReply {
     let server = Server::start(app);
     let mut chunks = String::new();
     for piece in body.as_bytes().chunks(7) {
@@ -46,7 +48,8 @@ fn post_chunked(app: App, body: &str) -> Reply {
         chunks += &format!("{:x}\r\n{piece}\r\n", piece.len());
     }
     let body = format!("{chunks}0\r\n\r\n");
-    Client::connect(server.address()).request(&form_request(&body, "Transfer-Encoding: chunked"))
+    SocketClient::connect(server.address())
+        .request(&form_request(&body, "Transfer-Encoding: chunked"))
 }
 
 #[derive(Deserialize)]
@@ -90,7 +93,7 @@ fn a_form_has_typed_fields_and_files() {
     let body = body.concat();
     let expected = "A swift Some(2026) [\"bird\", \"blue, sky\"]; \
                     picture \"swift.jpg\" Some(\"text/plain\") true \u{1f426}\r\n--front";
-    let app = || App::new().post("/", picture);
+    let app = || Routes::new().post("/", picture);
     let reply = post(app(), &body);
     assert_eq!((reply.status, reply.text()), (200, expected));
 }
@@ -104,7 +107,7 @@ fn a_form_can_arrive_in_pieces_of_any_size() {
         file("f", "f.txt", &long)
     );
     for send in [post, post_chunked] {
-        let app = App::new().post("/", picture);
+        let app = Routes::new().post("/", picture);
         let reply = send(app, &body);
         let expected = format!("t None []; f \"f.txt\" Some(\"text/plain\") false {long}");
         assert_eq!((reply.status, reply.text()), (200, &*expected));
@@ -113,7 +116,7 @@ fn a_form_can_arrive_in_pieces_of_any_size() {
 
 #[test]
 fn an_invalid_form_is_rejected_with_a_reason() {
-    let app = || App::new().post("/", picture);
+    let app = || Routes::new().post("/", picture);
     for (body, status, reason) in [
         (format!("{}{END}", part("name=year", "2026")), 422, "title"),
         (
@@ -149,7 +152,7 @@ fn an_invalid_form_is_rejected_with_a_reason() {
 
 #[test]
 fn only_multipart_with_a_valid_boundary_is_accepted() {
-    let server = Server::start(App::new().post("/", picture));
+    let server = Server::start(Routes::new().post("/", picture));
     for (content_type, status, reason) in [
         ("multipart/form-data; boundary=b", 400, "last boundary"),
         (
@@ -172,7 +175,7 @@ fn only_multipart_with_a_valid_boundary_is_accepted() {
         ),
         ("", 415, "multipart/form-data"),
     ] {
-        let reply = Client::connect(server.address()).request(&format!(
+        let reply = SocketClient::connect(server.address()).request(&format!(
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(reply.status, status, "{content_type}");
@@ -182,7 +185,12 @@ fn only_multipart_with_a_valid_boundary_is_accepted() {
 
 #[test]
 fn each_limit_is_a_413_that_names_the_limit() {
-    let app = |limits: UploadLimits| App::new().body_limit(50).layer(limits).post("/", picture);
+    let app = |limits: UploadLimits| {
+        Routes::new()
+            .body_limit(50)
+            .layer(limits)
+            .post("/", picture)
+    };
     let fields = part("name=title", "t");
     let several = [
         &fields[..],
@@ -226,7 +234,7 @@ fn each_limit_is_a_413_that_names_the_limit() {
 #[test]
 fn uploads_can_be_longer_than_other_bodies() {
     let app = || {
-        let limited = App::new()
+        let limited = Routes::new()
             .layer(BodyLimit::new(100))
             .post("/other", picture);
         limited.post("/", picture)
@@ -238,13 +246,13 @@ fn uploads_can_be_longer_than_other_bodies() {
     ]
     .concat();
     assert_eq!(post(app(), &body).status, 413);
-    let wider = App::new()
+    let wider = Routes::new()
         .layer(BodyLimit::new(100))
         .layer(UploadLimits::new())
         .post("/", picture);
     assert_eq!(post(wider, &body).status, 200);
     // The body limit still applies to what is kept in memory.
-    let wider = App::new()
+    let wider = Routes::new()
         .layer(BodyLimit::new(100))
         .layer(UploadLimits::new())
         .post("/", picture);
@@ -276,7 +284,7 @@ fn long_files_are_temporary_files() {
     let save_to = target.clone();
     let save = move |form: Multipart| save(form, save_to.clone());
     let limits = UploadLimits::new().in_memory(1000).folder(temporary.path());
-    let app = || App::new().layer(limits.clone()).post("/", save.clone());
+    let app = || Routes::new().layer(limits.clone()).post("/", save.clone());
     for (length, kind) in [(1000, "memory "), (1001, "file "), (700_000, "file ")] {
         let long: String = ('a'..='z').cycle().take(length).collect();
         let body = format!("{}{END}", file("f", "../f.txt", &long));
@@ -295,7 +303,7 @@ fn long_files_are_temporary_files() {
 #[test]
 fn an_unwritable_folder_is_a_500() {
     let limits = UploadLimits::new().in_memory(10).folder("/no/such/folder");
-    let app = App::new().layer(limits).post("/", picture);
+    let app = Routes::new().layer(limits).post("/", picture);
     let body = [
         &part("name=title", "t")[..],
         &file("f", "f", &"x".repeat(500)),
@@ -334,7 +342,7 @@ fn parts_can_be_streamed_and_skipped() {
         "epilogue",
     ]
     .concat();
-    let app = App::new().post("/", sizes);
+    let app = Routes::new().post("/", sizes);
     assert_eq!(post(app, &body).text(), "a=200000 skippedc=0 ");
 }
 
@@ -343,14 +351,14 @@ fn files_of_an_aborted_upload_are_removed() {
     let temporary = tempfile::tempdir().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     let limits = UploadLimits::new().in_memory(10).folder(temporary.path());
-    let app = App::new()
+    let app = Routes::new()
         .layer(limits)
         .post("/", move |form: MultipartForm<Picture>| {
             sender.send(form.files.len()).unwrap();
             std::future::ready("never")
         });
     let server = Server::start(app);
-    let mut client = Client::connect(server.address());
+    let mut client = SocketClient::connect(server.address());
     let body = [
         &part("name=title", "t")[..],
         &file("f", "f", &"x".repeat(5000)),

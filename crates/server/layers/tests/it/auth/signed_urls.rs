@@ -4,30 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use apus::auth::SignedUrls;
-use apus::session::Key;
-use apus::testing::TestServer;
-use apus::{App, Path};
+use apus_handler::Path;
+use apus_http::Method;
+use apus_layers::auth::{Key, SignedUrls};
+use apus_testkit::{LocalClient, get};
+
+use crate::harness::Routes;
 
 fn key(letter: &str) -> Key {
     Key::new(letter.repeat(32)).unwrap()
 }
 
-fn server(urls: SignedUrls) -> TestServer {
-    let app = App::new().group("/files", |files| {
-        files
+fn client(urls: SignedUrls) -> LocalClient {
+    let name = async |Path(name): Path<String>| name;
+    let files =
+        Routes::new()
             .layer(urls)
-            .get("/{name}", async |Path(name): Path<String>| name)
-            .delete("/{name}", async |Path(name): Path<String>| name)
-    });
-    TestServer::start(app)
+            .get("/{name}", name)
+            .route(Method::DELETE, "/{name}", name);
+    LocalClient::of(&Routes::new().nest("/files", files))
 }
 
 #[test]
 fn only_signed_urls_are_accepted() {
     let urls = SignedUrls::new(&key("a"));
-    let server = server(urls.clone());
-    let client = server.client();
+    let client = client(urls.clone());
     for path in [
         "/files/a",
         "/files/a?",
@@ -35,7 +36,7 @@ fn only_signed_urls_are_accepted() {
         "/files/a%20b?x=%26signature=1",
     ] {
         let url = urls.sign(path);
-        client.get(&url).send().assert_ok();
+        assert_eq!(client.send(get(&url)).status, 200);
         let changed = [
             path.to_owned(),
             url.replace("/files/a", "/files/b"),
@@ -47,18 +48,15 @@ fn only_signed_urls_are_accepted() {
             SignedUrls::new(&key("b")).sign(path),
         ];
         for other in changed.iter().filter(|other| **other != url) {
-            let mut refused = client.get(other).send();
-            refused
-                .assert_status(403)
-                .assert_text("the link is not valid\n");
+            let refused = client.send(get(other));
+            let seen = (refused.status, refused.text());
+            assert_eq!(seen, (403, "the link is not valid\n"), "{other}");
         }
     }
     // A path that is encoded in another way is another URL.
     let url = urls.sign("/files/a");
-    client
-        .get(&url.replace("files", "file%73"))
-        .send()
-        .assert_status(403);
+    let encoded = url.replace("files", "file%73");
+    assert_eq!(client.send(get(&encoded)).status, 403);
 }
 
 #[test]
@@ -67,22 +65,17 @@ fn a_url_expires_after_its_last_second() {
     let clock = now.clone();
     let urls = SignedUrls::new(&key("a"))
         .clock(move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed)));
-    let server = server(urls.clone());
-    let client = server.client();
+    let client = client(urls.clone());
     for path in ["/files/a", "/files/a?expires=99999"] {
         now.store(1_000, Ordering::Relaxed);
         let url = urls.sign_for(path, Duration::from_secs(60));
         for (second, status) in [(1_000, 200), (1_059, 200), (1_060, 200), (1_061, 403)] {
             now.store(second, Ordering::Relaxed);
-            client.get(&url).send().assert_status(status);
+            assert_eq!(client.send(get(&url)).status, status, "{second}");
         }
-        client
-            .get(&url)
-            .send()
-            .assert_text("the link has expired\n");
-        client
-            .get(&url.replace("=1060", "=9060"))
-            .send()
-            .assert_text("the link is not valid\n");
+        let reply = client.send(get(&url));
+        assert_eq!(reply.text(), "the link has expired\n");
+        let reply = client.send(get(&url.replace("=1060", "=9060")));
+        assert_eq!(reply.text(), "the link is not valid\n");
     }
 }

@@ -2,14 +2,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apus::App;
-use apus::auth::jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
-use apus::auth::{Claims, JwtAuth};
-use apus::testing::TestClient;
+use apus_layers::auth::jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, encode};
+use apus_layers::auth::{Claims, JwtAuth};
+use apus_testkit::{LocalClient, Reply, get};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::bearer;
+use crate::harness::Routes;
 
 const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 
@@ -18,15 +20,21 @@ struct User {
     sub: String,
 }
 
-fn client(auth: JwtAuth<User>) -> TestClient {
-    TestClient::new(
-        App::new()
+fn client(auth: JwtAuth<User>) -> LocalClient {
+    LocalClient::of(
+        &Routes::new()
             .layer(auth)
             .get("/", async |Claims(user): Claims<User>| user.sub)
             .get("/open", async |claims: Option<Claims<User>>| {
                 claims.map_or("nobody".to_owned(), |Claims(user)| user.sub)
             }),
     )
+}
+
+/// Asserts that a request without a valid token is rejected with this challenge.
+fn assert_rejected(reply: &Reply, challenge: &str) {
+    assert_eq!(reply.status, 401);
+    assert_eq!(reply.field("www-authenticate"), Some(challenge));
 }
 
 fn now() -> u64 {
@@ -53,12 +61,8 @@ fn token(claims: Value) -> String {
 fn a_valid_token_is_accepted_with_its_claims() {
     let client = client(JwtAuth::hs256(SECRET).unwrap());
     let valid = token(json!({"sub": "ann", "exp": now() + 60}));
-    client.get("/").bearer(&valid).send().assert_text("ann");
-    client
-        .get("/")
-        .send()
-        .assert_status(401)
-        .assert_header("www-authenticate", "Bearer");
+    assert_eq!(client.send(bearer("/", &valid)).text(), "ann");
+    assert_rejected(&client.send(get("/")), "Bearer");
 }
 
 #[test]
@@ -70,11 +74,7 @@ fn expired_tokens_and_tokens_for_others_are_rejected() {
     let client = client(auth);
     let exp = now() + 600;
     let good = json!({"sub": "ann", "exp": exp, "iss": "id", "aud": "shop", "nbf": now()});
-    client
-        .get("/")
-        .bearer(&token(good.clone()))
-        .send()
-        .assert_ok();
+    assert_eq!(client.send(bearer("/", &token(good.clone()))).status, 200);
     for (name, value) in [
         ("exp", json!(now() - 120)),
         ("exp", Value::Null),
@@ -90,12 +90,8 @@ fn expired_tokens_and_tokens_for_others_are_rejected() {
         if value.is_null() {
             claims.as_object_mut().unwrap().remove(name);
         }
-        client
-            .get("/")
-            .bearer(&token(claims))
-            .send()
-            .assert_status(401)
-            .assert_header("www-authenticate", "Bearer error=\"invalid_token\"");
+        let reply = client.send(bearer("/", &token(claims)));
+        assert_rejected(&reply, "Bearer error=\"invalid_token\"");
     }
 }
 
@@ -103,11 +99,7 @@ fn expired_tokens_and_tokens_for_others_are_rejected() {
 fn a_token_with_an_audience_needs_an_audience() {
     let client = client(JwtAuth::hs256(SECRET).unwrap());
     let claims = json!({"sub": "ann", "exp": now() + 60, "aud": "another service"});
-    client
-        .get("/")
-        .bearer(&token(claims))
-        .send()
-        .assert_status(401);
+    assert_eq!(client.send(bearer("/", &token(claims))).status, 401);
 }
 
 #[test]
@@ -121,24 +113,21 @@ fn the_algorithm_of_the_token_is_ignored() {
         let head = part(&json!({"alg": algorithm, "typ": "JWT"}));
         for end in ["", signature] {
             let forged = format!("{head}.{}.{end}", part(&claims));
-            client.get("/").bearer(&forged).send().assert_status(401);
+            assert_eq!(client.send(bearer("/", &forged)).status, 401);
         }
     }
     let other = token_of(&claims, Algorithm::HS512, SECRET);
-    client.get("/").bearer(&other).send().assert_status(401);
+    assert_eq!(client.send(bearer("/", &other)).status, 401);
     let other = token_of(
         &claims,
         Algorithm::HS256,
         b"another secret, which is long enough too",
     );
-    client.get("/").bearer(&other).send().assert_status(401);
+    assert_eq!(client.send(bearer("/", &other)).status, 401);
     for nonsense in ["", "a", "a.b", "a.b.c", "..", &valid[..valid.len() - 2]] {
         let field = format!("Bearer {nonsense}");
-        client
-            .get("/")
-            .header("authorization", &field)
-            .send()
-            .assert_status(401);
+        let request = get("/").with("authorization", &field);
+        assert_eq!(client.send(request).status, 401, "{nonsense}");
     }
 }
 
@@ -152,22 +141,18 @@ fn tokens_of_an_old_key_are_accepted() {
     let claims = json!({"sub": "ann", "exp": now() + 60});
     for secret in [SECRET, new] {
         let token = token_of(&claims, Algorithm::HS256, secret);
-        client.get("/").bearer(&token).send().assert_text("ann");
+        assert_eq!(client.send(bearer("/", &token)).text(), "ann");
     }
 }
 
 #[test]
 fn an_optional_token_must_be_valid() {
     let client = client(JwtAuth::hs256(SECRET).unwrap().optional());
-    client.get("/open").send().assert_text("nobody");
-    client.get("/").send().assert_status(401);
-    client
-        .get("/open")
-        .bearer("a.b.c")
-        .send()
-        .assert_status(401);
+    assert_eq!(client.send(get("/open")).text(), "nobody");
+    assert_eq!(client.send(get("/")).status, 401);
+    assert_eq!(client.send(bearer("/open", "a.b.c")).status, 401);
     let valid = token(json!({"sub": "ann", "exp": now() + 60}));
-    client.get("/open").bearer(&valid).send().assert_text("ann");
+    assert_eq!(client.send(bearer("/open", &valid)).text(), "ann");
 }
 
 #[test]

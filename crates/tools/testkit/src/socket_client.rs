@@ -1,45 +1,55 @@
-//! A blocking HTTP/1.1 client that sends the bytes of a test.
+//! `SocketClient`: a blocking HTTP/1.1 client that sends the bytes of a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
-use super::PATIENCE;
+/// The time limit for bytes of the server.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A keep-alive connection.
-pub(crate) struct Client(BufReader<TcpStream>);
+pub struct SocketClient(BufReader<TcpStream>);
 
 /// A response, read to its end.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
+pub struct SocketReply {
+    /// The status code.
+    pub status: u16,
     lines: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    /// The body, without its framing.
+    pub body: Vec<u8>,
 }
 
-impl Client {
+impl SocketClient {
+    /// A connection to this address.
     #[expect(clippy::disallowed_methods, reason = "a test may block")]
-    pub(crate) fn connect(address: SocketAddr) -> Self {
+    pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
 
-    pub(crate) fn request(&mut self, request: &str) -> Reply {
+    /// Sends a request, and reads its response.
+    pub fn request(&mut self, request: &str) -> SocketReply {
         self.send(request);
         self.read(request.starts_with("HEAD "))
     }
 
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
     }
 
-    /// As [`Client::send`]; the server may have closed the connection.
-    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+    /// As [`SocketClient::send`]; the server may have closed the connection.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.0.get_mut().write_all(bytes.as_ref())
     }
 
     /// Reads a response, which has no body if the method was HEAD.
-    pub(crate) fn read(&mut self, is_head: bool) -> Reply {
+    pub fn read(&mut self, is_head: bool) -> SocketReply {
         let status_line = self.line();
         let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
         let mut lines = Vec::new();
@@ -52,7 +62,7 @@ impl Client {
                 None => break,
             }
         }
-        let mut reply = Reply {
+        let mut reply = SocketReply {
             status,
             lines,
             body: Vec::new(),
@@ -87,26 +97,38 @@ impl Client {
     }
 }
 
-impl Reply {
+impl SocketReply {
     /// The first line of this name.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    pub fn field(&self, name: &str) -> Option<&str> {
         let line = self.lines.iter().find(|line| line.0 == name);
         line.map(|line| &*line.1)
     }
 
     /// All lines of this name.
-    pub(crate) fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let lines = self.lines.iter().filter(move |line| line.0 == name);
         lines.map(|line| &*line.1)
     }
 
     /// The members of the lines of a list field, in lower case.
-    pub(crate) fn members(&self, name: &str) -> Vec<String> {
+    pub fn members(&self, name: &str) -> Vec<String> {
         let lines = self.fields(name).flat_map(|line| line.split(','));
         lines.map(|member| member.trim().to_lowercase()).collect()
     }
 
-    pub(crate) fn text(&self) -> &str {
+    /// The body as text.
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
+}
+
+/// The bytes of a request without a body, with the host `example.com` and these field lines.
+pub fn request_text(method: &str, path: &str, lines: &[&str]) -> String {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: example.com\r\n");
+    for line in lines {
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str("\r\n");
+    text
 }

@@ -3,11 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus::extract::Identity;
-use apus::{App, ConnectionInfo, Request, Service, ServiceFactory, Target};
-use apus_http::{ClientCertificate, RequestParts, TlsInfo, TlsVersion};
-
+use apus_handler::extract::Identity;
+use apus_http::{
+    ClientCertificate, ConnectionInfo, Request, RequestParts, Service, ServiceFactory, Target,
+    TlsInfo, TlsVersion,
+};
 use apus_testkit::{Reply, block_on, get};
+
+use crate::harness::Routes;
 
 async fn who(identity: Identity) -> String {
     format!("{} {}", identity.subject, identity.serial)
@@ -52,7 +55,7 @@ fn response_to(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> 
 
 #[test]
 fn a_verified_certificate_names_the_client() {
-    let service = App::new().get("/", who).get("/maybe", maybe).service();
+    let service = Routes::new().get("/", who).get("/maybe", maybe).service();
     let alice = Some("CN=alice");
     assert_eq!(response_to(&service, "/", alice).text(), "CN=alice 0a");
     assert_eq!(response_to(&service, "/", None).status, 403);

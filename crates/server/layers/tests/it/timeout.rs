@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::task::Poll;
 use std::time::Duration;
 
-use apus::layers::{RequestIds, Timeout};
-use apus::{App, Body, Form, Limits, Request, StatusCode};
-use apus_testkit::block_on;
+use apus_handler::Form;
+use apus_http::{Body, Request, StatusCode};
+use apus_layers::{RequestIds, Timeout};
+use apus_net::Limits;
+use apus_testkit::{LocalClient, SocketClient, block_on};
 
-use crate::harness::{Client, PATIENCE, Server, get, head};
+use crate::harness::{Routes, Server, get, head};
 
-fn slow(timeout: Timeout) -> App {
-    App::new()
+fn slow(timeout: Timeout) -> Routes {
+    Routes::new()
         .layer(RequestIds::new())
         .layer(timeout)
         .get("/slow", async || {
@@ -34,26 +36,25 @@ fn a_late_response_is_replaced_by_an_error() {
             Some("7"),
         ),
     ] {
-        let server = Server::start(slow(timeout));
-        let mut client = Client::connect(server.address());
+        let client = LocalClient::of(&slow(timeout));
         for _ in 0..2 {
-            let reply = client.request(&head("GET", "/slow", &[]));
+            let reply = client.send(head("GET", "/slow", &[]));
             assert_eq!(reply.status, expected.as_u16());
             assert_eq!(reply.field("retry-after"), retry_after);
             assert!(reply.field("x-request-id").is_some());
         }
-        assert_eq!(client.request(&head("GET", "/fast", &[])).text(), "at once");
+        assert_eq!(client.send(head("GET", "/fast", &[])).text(), "at once");
     }
 }
 
 const LIMIT: Duration = Duration::from_millis(40);
 
 /// Handlers that read a body, and that take long in different places.
-fn readers() -> App {
+fn readers() -> Routes {
     async fn never(_: impl Sized) -> String {
         std::future::pending().await
     }
-    App::new()
+    Routes::new()
         .layer(Timeout::new(LIMIT))
         .post("/text", async |text: String| text.len().to_string())
         .post("/form", async |Form(_): Form<HashMap<String, String>>| "10")
@@ -62,7 +63,7 @@ fn readers() -> App {
             while let Some(frame) = body.frame().await {
                 bytes += frame?.len();
             }
-            Ok::<_, apus::Error>(bytes.to_string())
+            Ok::<_, apus_handler::Error>(bytes.to_string())
         })
         .post("/before", async |request: Request| never(request).await)
         .post("/behind", async |text: String| never(text).await)
@@ -88,7 +89,7 @@ fn the_time_in_which_a_client_sends_its_body_is_not_that_of_the_handler() {
         ("/beside", "", 503),
     ];
     let mut clients = cases.map(|(path, fields, _)| {
-        let mut client = Client::connect(server.address());
+        let mut client = SocketClient::connect(server.address());
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 10\r\n\r\n"
         ));
@@ -136,7 +137,7 @@ fn a_client_that_stops_sending_its_body_gets_408_and_not_the_503_of_a_slow_handl
     let server = Server::with_limits(readers(), limits);
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
     for (path, fields) in [("/text", ""), ("/form", form), ("/frames", "")] {
-        let mut client = Client::connect(server.address());
+        let mut client = SocketClient::connect(server.address());
         let head =
             format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 10\r\n\r\nx");
         client.send(head);
@@ -147,7 +148,7 @@ fn a_client_that_stops_sending_its_body_gets_408_and_not_the_503_of_a_slow_handl
 #[test]
 fn the_handler_of_a_late_response_is_dropped() {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let app = App::new()
+    let app = Routes::new()
         .layer(Timeout::new(Duration::from_millis(20)))
         .get("/", move || {
             let sender = DropSignal(sender.clone());
@@ -157,7 +158,7 @@ fn the_handler_of_a_late_response_is_dropped() {
             }
         });
     assert_eq!(get(app, "/", &[]).status, 503);
-    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(()));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(()));
 
     struct DropSignal(std::sync::mpsc::Sender<()>);
     impl Drop for DropSignal {

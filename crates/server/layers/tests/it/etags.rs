@@ -1,13 +1,15 @@
 //! `Etag`: entity tags, conditions (RFC 9110 section 13), and compression around them.
 
-use apus::layers::{Compression, Etag};
-use apus::{App, Body, IntoResponse, Response};
+use apus_compress::Compression;
+use apus_handler::IntoResponse;
+use apus_http::{Body, Response, StatusCode};
+use apus_layers::Etag;
+use apus_testkit::{LocalClient, PieceStream, SocketClient, request_text};
 
-use crate::harness::{Client, Server, get, head, request};
-use apus_testkit::PieceStream;
+use crate::harness::{Routes, Server, get, head, request};
 
-fn app(etag: Etag) -> App {
-    App::new()
+fn app(etag: Etag) -> Routes {
+    Routes::new()
         .layer(etag)
         .get("/", async || "the same every time")
         .post("/", async || "the same every time")
@@ -15,7 +17,7 @@ fn app(etag: Etag) -> App {
         .get("/own", async || {
             ([("etag", "\"own\"")], "with a tag of its own")
         })
-        .get("/error", async || (apus::StatusCode::NOT_FOUND, "nothing"))
+        .get("/error", async || (StatusCode::NOT_FOUND, "nothing"))
 }
 
 fn tag_of(path: &str, etag: Etag) -> String {
@@ -26,8 +28,8 @@ fn tag_of(path: &str, etag: Etag) -> String {
 #[test]
 fn the_same_body_has_the_same_tag_and_a_304() {
     let server = Server::start(app(Etag::new()));
-    let mut client = Client::connect(server.address());
-    let first = client.request(&head("GET", "/", &[]));
+    let mut client = SocketClient::connect(server.address());
+    let first = client.request(&request_text("GET", "/", &[]));
     assert_eq!((first.status, first.text()), (200, "the same every time"));
     let tag = first.field("etag").unwrap();
     assert!(tag.starts_with('"') && tag.len() > 20, "{tag}");
@@ -38,7 +40,7 @@ fn the_same_body_has_the_same_tag_and_a_304() {
         "If-None-Match: *".to_owned(),
     ] {
         for method in ["GET", "HEAD"] {
-            let again = client.request(&head(method, "/", &[&condition]));
+            let again = client.request(&request_text(method, "/", &[&condition]));
             assert_eq!(again.status, 304, "{method} {condition}");
             assert_eq!(again.field("etag"), Some(tag));
             assert_eq!(again.field("content-type"), None);
@@ -50,12 +52,12 @@ fn the_same_body_has_the_same_tag_and_a_304() {
         "If-None-Match: x",
         "If-None-Match: ",
     ] {
-        let again = client.request(&head("GET", "/", &[condition]));
+        let again = client.request(&request_text("GET", "/", &[condition]));
         assert_eq!((again.status, again.field("etag")), (200, Some(tag)));
     }
-    let reply = client.request(&head("GET", "/", &["If-Match: \"x\""]));
+    let reply = client.request(&request_text("GET", "/", &["If-Match: \"x\""]));
     assert_eq!((reply.status, reply.text()), (412, ""));
-    let reply = client.request(&head("GET", "/", &[&format!("If-Match: {tag}")]));
+    let reply = client.request(&request_text("GET", "/", &[&format!("If-Match: {tag}")]));
     assert_eq!(reply.status, 200);
 }
 
@@ -75,20 +77,19 @@ fn only_200_responses_with_a_body_in_memory_are_tagged() {
     let app = app(Etag::new().max_bytes(18)).get("/stream", async || {
         Body::stream(PieceStream::of(&["a stream"])).into_response()
     });
-    let server = Server::start(app);
-    let mut client = Client::connect(server.address());
+    let client = LocalClient::of(&app);
     for (method, path) in [
         ("GET", "/"),
         ("POST", "/other"),
         ("GET", "/error"),
         ("GET", "/stream"),
     ] {
-        let reply = client.request(&head(method, path, &["If-None-Match: \"x\""]));
+        let reply = client.send(head(method, path, &["If-None-Match: \"x\""]));
         assert_eq!(reply.field("etag"), None, "{method} {path}");
     }
     assert!(
         client
-            .request(&head("GET", "/other", &[]))
+            .send(head("GET", "/other", &[]))
             .field("etag")
             .is_some()
     );
@@ -100,7 +101,7 @@ fn a_tag_of_the_handler_is_kept_and_compared() {
     assert_eq!((reply.status, reply.field("etag")), (200, Some("\"own\"")));
     let reply = get(app(Etag::new()), "/own", &["If-None-Match: \"own\""]);
     assert_eq!((reply.status, reply.field("etag")), (304, Some("\"own\"")));
-    let reply = request(app(Etag::new()), &head("POST", "/", &["If-None-Match: *"]));
+    let reply = request(app(Etag::new()), head("POST", "/", &["If-None-Match: *"]));
     assert_eq!(
         reply.status, 200,
         "conditions of a POST request are not evaluated"
@@ -114,27 +115,26 @@ fn compression_weakens_tags_and_conditions_still_work() {
             .repeat(100)
             .into_response()
     }
-    let app = App::new()
+    let app = Routes::new()
         .layer(Compression::default())
         .layer(Etag::new())
         .get("/", text);
-    let server = Server::start(app);
-    let mut client = Client::connect(server.address());
-    let plain = client.request(&head("GET", "/", &[]));
-    assert_eq!(plain.body.len(), 4900);
+    let client = LocalClient::of(&app);
+    let plain = client.send(head("GET", "/", &[]));
+    assert_eq!(plain.content.len(), 4900);
     let strong = plain.field("etag").unwrap();
-    let small = client.request(&head("GET", "/", &["Accept-Encoding: gzip"]));
+    let small = client.send(head("GET", "/", &["Accept-Encoding: gzip"]));
     assert_eq!(small.field("content-encoding"), Some("gzip"));
-    assert!(small.body.len() < 1000, "{}", small.body.len());
+    assert!(small.content.len() < 1000, "{}", small.content.len());
     assert_eq!(small.members("vary"), ["accept-encoding"]);
     let weak = small.field("etag").unwrap();
     assert_eq!(weak, format!("W/{strong}"));
     let lines = ["Accept-Encoding: gzip", &format!("If-None-Match: {weak}")];
-    let again = client.request(&head("GET", "/", &lines));
-    assert_eq!((again.status, again.body.len()), (304, 0));
+    let again = client.send(head("GET", "/", &lines));
+    assert_eq!((again.status, again.content.len()), (304, 0));
     // A 304 has the entity tag and the `Vary` of the 200 response.
     assert_eq!(again.field("etag"), Some(weak));
     assert_eq!(again.members("vary"), ["accept-encoding"]);
-    let again = client.request(&head("GET", "/", &[&format!("If-None-Match: {strong}")]));
+    let again = client.send(head("GET", "/", &[&format!("If-None-Match: {strong}")]));
     assert_eq!((again.status, again.field("etag")), (304, Some(strong)));
 }
