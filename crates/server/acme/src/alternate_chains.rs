@@ -108,47 +108,9 @@ fn is_issued_by(chain: &str, name: &str) -> bool {
     })
 }
 
-/// The URLs of a `Link` field (RFC 8288) whose relation is `alternate`.
-pub(crate) fn alternatives(field: &str) -> impl Iterator<Item = String> {
-    let links = field.split('<').skip(1);
-    links.filter_map(|link| {
-        let (url, parameters) = link.split_once('>')?;
-        let is_alternative = parameters.split([';', ',']).any(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or_default();
-            let relations = value.trim().trim_matches('"');
-            name.trim().eq_ignore_ascii_case("rel")
-                && relations
-                    .split_ascii_whitespace()
-                    .any(|relation| relation.eq_ignore_ascii_case("alternate"))
-        });
-        (is_alternative && url.starts_with("https://")).then(|| url.to_owned())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn links_to_alternative_chains_are_found_among_others() {
-        let found = |field: &str| alternatives(field).collect::<Vec<_>>();
-        assert_eq!(found("<https://ca/1>;rel=\"alternate\""), ["https://ca/1"]);
-        assert_eq!(
-            found(
-                "<https://ca/dir>; rel=\"index\", <https://ca/1>; title=\"a\"; REL=Alternate, <https://ca/2>;rel=\"up alternate\""
-            ),
-            ["https://ca/1", "https://ca/2"]
-        );
-        for other in [
-            "",
-            "<https://ca/1>",
-            "<https://ca/1>;rel=up",
-            "<http://ca/1>;rel=alternate",
-            "https://ca/1;rel=alternate",
-        ] {
-            assert_eq!(found(other), Vec::<String>::new(), "{other}");
-        }
-    }
 
     #[test]
     fn a_chain_is_known_by_the_issuer_of_its_topmost_certificate() {

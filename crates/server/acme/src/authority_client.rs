@@ -20,8 +20,6 @@ use hyper_util::rt::TokioExecutor;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::alternate_chains::alternatives;
-
 /// The largest file of root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 << 20;
 
@@ -206,6 +204,23 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
 }
 
+/// The URLs of a `Link` field (RFC 8288) whose relation is `alternate`.
+fn alternatives(field: &str) -> impl Iterator<Item = String> {
+    let links = field.split('<').skip(1);
+    links.filter_map(|link| {
+        let (url, parameters) = link.split_once('>')?;
+        let is_alternative = parameters.split([';', ',']).any(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or_default();
+            let relations = value.trim().trim_matches('"');
+            name.trim().eq_ignore_ascii_case("rel")
+                && relations
+                    .split_ascii_whitespace()
+                    .any(|relation| relation.eq_ignore_ascii_case("alternate"))
+        });
+        (is_alternative && url.starts_with("https://")).then(|| url.to_owned())
+    })
+}
+
 /// Why the clock of this machine is wrong, if it differs much from that of the authority.
 fn clock_error(headers: &HeaderMap, now: SystemTime) -> Option<ClockError> {
     let date = headers.get(DATE)?.to_str().ok()?;
@@ -312,5 +327,26 @@ mod tests {
         // The connection of the next request breaks off.
         observations.begin_request();
         assert!(!observations.is_refusal());
+    }
+
+    #[test]
+    fn links_to_alternative_chains_are_found_among_others() {
+        let found = |field: &str| alternatives(field).collect::<Vec<_>>();
+        assert_eq!(found("<https://ca/1>;rel=\"alternate\""), ["https://ca/1"]);
+        assert_eq!(
+            found(
+                "<https://ca/dir>; rel=\"index\", <https://ca/1>; title=\"a\"; REL=Alternate, <https://ca/2>;rel=\"up alternate\""
+            ),
+            ["https://ca/1", "https://ca/2"]
+        );
+        for other in [
+            "",
+            "<https://ca/1>",
+            "<https://ca/1>;rel=up",
+            "<http://ca/1>;rel=alternate",
+            "https://ca/1;rel=alternate",
+        ] {
+            assert_eq!(found(other), Vec::<String>::new(), "{other}");
+        }
     }
 }

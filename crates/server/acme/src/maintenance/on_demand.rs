@@ -9,9 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::task::CertificateTask;
 use super::{CONCURRENT_ORDERS, Shared};
-use crate::issue_error::IssueError;
 use crate::on_demand::{OnDemandNames, OnDemandSite};
-use crate::permission::may_have_certificate;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
 
@@ -84,7 +82,7 @@ impl Shared {
         if has_task && self.publish_stored(name, &managed) {
             return;
         }
-        match permits(&site, name).await {
+        match site.permits(name).await {
             Ok(true) => {}
             Ok(false) => return self.on_demand.refuse(name),
             Err(error) => {
@@ -230,15 +228,6 @@ impl Default for SiteOrders {
             times: VecDeque::new(),
             last_warning: None,
         }
-    }
-}
-
-/// Whether a name may have a certificate, by the list of its site, or by a request to its URL.
-pub(super) async fn permits(site: &OnDemandSite, name: &str) -> Result<bool, IssueError> {
-    match &site.ask {
-        _ if site.allows(name) => Ok(true),
-        None => Ok(false),
-        Some(url) => may_have_certificate(url, name).await,
     }
 }
 

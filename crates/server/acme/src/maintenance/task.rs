@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::Shared;
-use super::on_demand::permits;
 use crate::issue::{CertificateOrder, OrderProgress, identifier};
 use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
@@ -440,7 +439,7 @@ impl CertificateWorker {
             return Ok(());
         };
         match self.shared.on_demand.site(name) {
-            Some(site) if permits(&site, name).await? => Ok(()),
+            Some(site) if site.permits(name).await? => Ok(()),
             _ => Err(IssueError::new(
                 "the name may not have a certificate any more",
             )),

@@ -22,7 +22,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use self::clients::{ClientNetwork, LookupAllowances};
 use self::uncertified::{HANDSHAKE_PATIENCE, OnDemandResult, UncertifiedNames};
+use crate::issue_error::IssueError;
 use crate::names::is_public;
+use crate::permission::may_have_certificate;
 use crate::settings::{AcmeSettings, ManagedCertificate};
 
 /// How long a name that may not have a certificate is refused without a question.
@@ -67,8 +69,17 @@ impl OnDemandSite {
     }
 
     /// Whether a name may have a certificate without a question.
-    pub(crate) fn allows(&self, name: &str) -> bool {
+    fn allows(&self, name: &str) -> bool {
         matches_any(&self.allowed, name)
+    }
+
+    /// Whether a name may have a certificate, by the list of the site, or by a request to its URL.
+    pub(crate) async fn permits(&self, name: &str) -> Result<bool, IssueError> {
+        match &self.ask {
+            _ if self.allows(name) => Ok(true),
+            None => Ok(false),
+            Some(url) => may_have_certificate(url, name).await,
+        }
     }
 
     pub(crate) fn managed(&self, name: &str) -> ManagedCertificate {
