@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::LocalCertificates;
+use super::description::{TableDescription, TypeDescription};
 use super::diagnostics::{Finding, nearest};
 use super::environment::{self, ExpandError};
 use super::equivalents;
@@ -291,29 +292,6 @@ impl<T: KeyType> Setting<T> {
     }
 }
 
-/// The description of a type for messages, the reference and the schema.
-pub(super) struct TypeDescription {
-    /// The expected value, as in "a number of seconds".
-    pub(super) expected: String,
-    /// Its JSON schema.
-    pub(super) schema: serde_json::Value,
-    /// The table, if values of the type can be one.
-    pub(super) table: Option<Box<TableDescription>>,
-    /// Whether it is a list of such tables.
-    pub(super) repeated: bool,
-}
-
-impl TypeDescription {
-    pub(super) fn new(expected: impl Into<String>, schema: serde_json::Value) -> Self {
-        Self {
-            expected: expected.into(),
-            schema,
-            table: None,
-            repeated: false,
-        }
-    }
-}
-
 /// The type of a key's value.
 pub(super) trait KeyType: Sized {
     /// Reads a value. `None` after the error was reported.
@@ -437,27 +415,6 @@ impl<T: StringType> KeyType for T {
     }
 }
 
-/// The description of a table for the reference and the schema.
-pub(super) struct TableDescription {
-    /// The name of its type: tables of one type have the same keys.
-    pub(super) name: &'static str,
-    /// Its doc comment.
-    pub(super) doc: &'static str,
-    /// Its keys, in the order of their definition.
-    pub(super) keys: Vec<KeyDescription>,
-}
-
-/// One key of a table.
-pub(super) struct KeyDescription {
-    pub(super) name: &'static str,
-    pub(super) doc: &'static str,
-    /// The table that the key is included from, if there is one.
-    pub(super) part: Option<&'static str>,
-    pub(super) required: bool,
-    pub(super) default: Option<serde_json::Value>,
-    pub(super) kind: TypeDescription,
-}
-
 /// A table with fixed keys.
 pub(super) trait ConfigTable: Sized {
     /// Its keys.
@@ -539,10 +496,10 @@ macro_rules! keys {
                 names
             }
 
-            fn description() -> $crate::keys::TableDescription {
+            fn description() -> $crate::description::TableDescription {
                 #[allow(unused_mut, reason = "a table may have no keys of another table")]
                 let mut keys = vec![$(
-                    $crate::keys::KeyDescription {
+                    $crate::description::KeyDescription {
                         name: $crate::keys::key_name(stringify!($key)),
                         doc: concat!($($doc, "\n"),*),
                         part: None,
@@ -553,12 +510,12 @@ macro_rules! keys {
                 ),*];
                 $(
                     let part = <$Part as $crate::keys::ConfigTable>::description();
-                    keys.extend(part.keys.into_iter().map(|key| $crate::keys::KeyDescription {
+                    keys.extend(part.keys.into_iter().map(|key| $crate::description::KeyDescription {
                         part: Some(part.name),
                         ..key
                     }));
                 )?
-                $crate::keys::TableDescription {
+                $crate::description::TableDescription {
                     name: stringify!($Name),
                     doc: concat!($($table_doc, "\n"),*),
                     keys,
@@ -603,9 +560,9 @@ macro_rules! keys {
                 )
             }
 
-            fn type_description() -> $crate::keys::TypeDescription {
+            fn type_description() -> $crate::description::TypeDescription {
                 let description = <Self as $crate::keys::ConfigTable>::description();
-                $crate::keys::TypeDescription {
+                $crate::description::TypeDescription {
                     expected: "a table".to_owned(),
                     schema: $crate::table_schema::of_table(&description),
                     table: Some(Box::new(description)),

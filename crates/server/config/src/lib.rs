@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod description;
 mod diagnostics;
 mod environment;
 mod equivalents;

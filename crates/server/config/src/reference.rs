@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use super::keys::{ConfigTable, KeyDescription, TableDescription};
+use super::description::{KeyDescription, TableDescription};
+use super::keys::ConfigTable;
 use super::raw::File;
 use super::table_schema::plain;
 

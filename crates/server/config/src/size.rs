@@ -3,8 +3,9 @@
 use serde_json::json;
 use toml::de::DeValue;
 
+use super::description::TypeDescription;
 use super::diagnostics::Finding;
-use super::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
+use super::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
 use super::value::{integer, number, out_of_range, out_of_range_finding, shown_number};
 
 /// A number of bytes, written in units of `UNIT` bytes or as a string with a unit, from `MIN` to `MAX` units.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::TableDescription;
+use super::description::TableDescription;
 
 /// The schema of one table.
 pub(super) fn of_table(table: &TableDescription) -> Value {

@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 use toml::de::DeValue;
 
+use super::description::TypeDescription;
 use super::diagnostics::Finding;
-use super::keys::{
-    ConfigReader, ConfigTable, KeyType, StringType, TypeDescription, ValueNode, parse_string,
-};
+use super::keys::{ConfigReader, ConfigTable, KeyType, StringType, ValueNode, parse_string};
 use super::source::{Setting, SourceSpan};
 
 impl KeyType for bool {

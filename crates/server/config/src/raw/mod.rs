@@ -11,8 +11,9 @@ pub(super) mod workers;
 use serde_json::json;
 use toml::de::DeValue;
 
+use super::description::TypeDescription;
 use super::diagnostics::Finding;
-use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
+use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys, shown};
 use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{

@@ -6,9 +6,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::YEAR;
 use super::upstream::SameSite;
-use crate::keys::{
-    ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, choices, keys,
-};
+use crate::description::TypeDescription;
+use crate::keys::{ConfigReader, ConfigTable, KeyType, TableNode, ValueNode, choices, keys};
 use crate::size::{Kilobytes, Megabytes};
 use crate::string_type::origin::{
     CookiePath, Domain, MediaRangeText, NewDomain, ProxyHost, SearchText, UpgradeName,

@@ -4,7 +4,8 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::{TlsVersion, YEAR, not_given};
-use crate::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys};
+use crate::description::TypeDescription;
+use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use crate::size::Kilobytes;
 use crate::source::Setting;
 use crate::string_type::SitePath;

@@ -6,8 +6,9 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::origin::HostAndPort;
+use crate::description::TypeDescription;
 use crate::diagnostics::Finding;
-use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode};
+use crate::keys::{ConfigReader, KeyType, StringType, ValueNode};
 use crate::value::{Map, OneOrMore, Seconds};
 
 /// The longest lifetime that can be configured, in seconds.

@@ -20,7 +20,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 use toml::de::DeValue;
 
-use super::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
+use super::description::TypeDescription;
+use super::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
 use super::value::Int;
 
 /// Parses a type by `FromStr`.

@@ -13,7 +13,8 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::MediaType;
-use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
+use crate::description::TypeDescription;
+use crate::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
 use crate::value::Int;
 
 /// The name of a group of origins.

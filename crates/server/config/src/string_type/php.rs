@@ -7,7 +7,8 @@ use apus_sites::Template;
 use serde_json::json;
 
 use super::origin::{NodeAddress, is_group_name, parse_node};
-use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
+use crate::description::TypeDescription;
+use crate::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
 
 /// The address of a PHP server, or a group of the site by its name.
 #[derive(Clone, Debug)]
