@@ -10,8 +10,9 @@ use apus_http::{Request, ResponseFuture};
 use crate::blocking::HandlerPlace;
 use crate::body_limit::BodyLimit;
 use crate::extract::{FromRequest, FromRequestHead};
+use crate::into_response_future::IntoResponseFuture;
 use crate::matched::Matched;
-use crate::respond::{IntoResponse, IntoResponseFuture};
+use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
 
 /// A function of up to eight arguments, which are a tuple here.

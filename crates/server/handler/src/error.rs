@@ -7,8 +7,6 @@ use apus_http::{HeaderValue, Response, StatusCode, header};
 
 use crate::error_page::ErrorDetails;
 pub use crate::error_page::ErrorFormat;
-use crate::http_error::HttpErrorType;
-use crate::respond::IntoResponse;
 
 /// An error that a handler or a layer returns.
 ///
@@ -253,13 +251,6 @@ pub fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     texts
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
-    fn from(error: E) -> Self {
-        HttpErrorType::convert(error)
-            .unwrap_or_else(|error| Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(error))
-    }
-}
-
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Error");
@@ -271,15 +262,6 @@ impl fmt::Debug for Error {
             debug.field("source", source);
         }
         debug.finish()
-    }
-}
-
-/// A response with the error in its extensions, from which [`crate::Rendering`] makes the body.
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(self.0.status);
-        response.attach(Box::new(self));
-        response
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use apus_http::{Request, ResponseFuture};
 
 use crate::arguments::{HandlerArguments, HandlerFunction};
+use crate::into_response_future::IntoResponseFuture;
 use crate::matched::Matched;
 use crate::middleware::{self, AnyMiddleware, Middleware};
-use crate::respond::{IntoResponse, IntoResponseFuture};
+use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
 
 /// A function that responds to requests: `async` or not, with up to eight extractors, of which the last may

@@ -1,4 +1,4 @@
-//! `HttpError`: the trait of an application's error types that have a status.
+//! `HttpError`: the trait of an application's error types that have a status, by which `?` converts errors.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -161,5 +161,13 @@ impl HttpErrorType {
 impl fmt::Debug for HttpErrorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("HttpErrorType").field(&self.id()).finish()
+    }
+}
+
+/// A declared type keeps its status; others are a 500, of which the client sees no more.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        HttpErrorType::convert(error)
+            .unwrap_or_else(|error| Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(error))
     }
 }

@@ -44,6 +44,7 @@ pub mod error_page;
 pub mod extract;
 pub mod function;
 mod http_error;
+mod into_response_future;
 mod layered;
 pub mod matched;
 pub mod middleware;
@@ -69,16 +70,16 @@ pub use error_page::error_page;
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
 pub use function::{Handler, HandlerExt, LayeredHandler, LayeredMarker};
 pub use http_error::{HttpError, HttpErrorType};
+pub use into_response_future::{
+    FutureMarker, IntoResponseFuture, ResponseMarker, ServiceResponseMarker,
+};
 pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
 pub use panic::PanicError;
 pub use rendering::Rendering;
 pub use request_span::RequestSpan;
-pub use respond::{
-    Created, FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect, ResponseMarker,
-    ServiceResponseMarker, Streaming,
-};
+pub use respond::{Created, Html, IntoResponse, Json, Redirect, Streaming};
 pub use route_check::RouteCheck;
 
 /// The result of a handler that may fail; see [`Error`].

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use apus_http::{Request, Response, ResponseFuture};
 
+use crate::into_response_future::IntoResponseFuture;
 use crate::matched::{Matched, RouteScope};
 use crate::rendering::{ErrorRules, Rendering};
-use crate::respond::{IntoResponse, IntoResponseFuture};
+use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
 
 /// The services behind a layer: the layers further in, and the target.

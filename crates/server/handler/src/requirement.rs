@@ -15,8 +15,9 @@ use crate::extract::{
     Extension, Form, FromRequest, FromRequestHead, MultipartForm, PageLinks, Path, Query, State,
 };
 use crate::function::Handler;
+use crate::into_response_future::IntoResponseFuture;
 use crate::matched::Matched;
-use crate::respond::{Created, IntoResponse, IntoResponseFuture, Json};
+use crate::respond::{Created, IntoResponse, Json};
 
 /// What a type in an extractor or a response has to be.
 pub trait Requirement {

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use apus_http::{Request, Response, ResponseFuture};
 
 use super::{Extraction, FromRequestHead};
+use crate::into_response_future::ResponseMarker;
 use crate::middleware::{Middleware, Next};
-use crate::respond::{IntoResponse, ResponseMarker};
+use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
 
 impl Next {
