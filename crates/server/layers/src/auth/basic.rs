@@ -2,17 +2,14 @@
 
 use std::fmt;
 use std::future::{Future, ready};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_http::{HeaderValue, RemoteUser, Request, ResponseFuture, StatusCode};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 
 #[cfg(feature = "password")]
 use super::Users;
-use super::{credentials, same, unauthorized};
+use super::{Credentials, same, unauthorized};
 use apus_handler::Error;
 use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
@@ -41,17 +38,6 @@ pub struct BasicAuth {
 type Check = dyn Fn(Credentials) -> Checked + Send + Sync;
 type Checked = Pin<Box<dyn Future<Output = Result<bool, Error>>>>;
 
-/// The name and password of a request.
-#[derive(Clone)]
-pub struct Credentials {
-    /// The name.
-    pub name: String,
-    /// The password.
-    pub password: String,
-    /// The address of the client, to be passed to `password::verify`.
-    pub client: Option<IpAddr>,
-}
-
 /// The result of a check of [`BasicAuth`]: a `bool`, or an [`Error`] that the client gets.
 pub trait CredentialsCheck {
     /// Whether the request is allowed.
@@ -70,15 +56,6 @@ impl CredentialsCheck for bool {
 impl CredentialsCheck for Result<bool, Error> {
     fn into_result(self) -> Result<bool, Error> {
         self
-    }
-}
-
-/// Without the password.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
     }
 }
 
@@ -150,22 +127,10 @@ fn challenge(realm: &str) -> HeaderValue {
     )
 }
 
-/// The name and password of a request (RFC 7617 section 2).
-fn given(request: &Request) -> Option<Credentials> {
-    let decoded = STANDARD.decode(credentials(request, "Basic")?).ok()?;
-    let text = String::from_utf8(decoded).ok()?;
-    let (name, password) = text.split_once(':')?;
-    Some(Credentials {
-        name: name.to_owned(),
-        password: password.to_owned(),
-        client: request.client().ip,
-    })
-}
-
 impl Middleware<ResponseMarker> for BasicAuth {
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
-        let Some(given) = given(&request) else {
+        let Some(given) = Credentials::of(&request) else {
             return unauthorized(&rendering, self.challenge.clone()).into();
         };
         let name = given.name.clone();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use apus_http::{HeaderValue, Request, ResponseFuture};
 
 use super::{credentials, unauthorized};
+use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::respond::ResponseMarker;
 
 /// A layer that rejects requests without a valid token with 401. A function looks the token up; handlers take
 /// its result by [`apus_handler::Extension`].

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use super::bearer::{NO_TOKEN, WRONG_TOKEN};
 use super::{KeyError, credentials, unauthorized};
 use apus_handler::Error;
+use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::respond::ResponseMarker;
 use apus_handler::{FromRequestHead, Matched};
 
 /// A layer that rejects requests without a valid JSON Web Token with 401. Handlers take its claims as

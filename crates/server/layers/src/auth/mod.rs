@@ -1,6 +1,7 @@
 //! Authentication (RFC 9110 section 11).
 
 mod basic;
+mod basic_credentials;
 mod bearer;
 #[cfg(feature = "jwt")]
 mod jwt;
@@ -16,7 +17,8 @@ use std::fmt;
 use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use aws_lc_rs::{constant_time, digest};
 
-pub use basic::{BasicAuth, BasicUser, Credentials, CredentialsCheck};
+pub use basic::{BasicAuth, BasicUser, CredentialsCheck};
+pub use basic_credentials::Credentials;
 pub use bearer::BearerAuth;
 #[cfg(feature = "jwt")]
 pub use jsonwebtoken;
