@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::UnixListener;
 
-use super::orphans::end_orphans;
+use super::orphans::{end_orphans, remove_stale_sockets};
 use crate::error::PoolStartError;
 use crate::plan::WorkerPoolPlan;
 
@@ -99,27 +99,6 @@ impl Folder {
     /// Removes the socket. Other pools may use the runtime file.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
-    }
-}
-
-/// Whether a file in the folder of a pool belongs to a server that does not run any more.
-pub(super) fn is_of_dead_server(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_dead = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-    name.split('.').nth(1).is_some_and(is_dead)
-}
-
-/// Removes the sockets and pipes of servers that were killed.
-fn remove_stale_sockets(folder: &Path) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        let endings = ["sock", "fcgi", "log"];
-        let is_temporary = path
-            .extension()
-            .is_some_and(|extension| endings.iter().any(|ending| extension == *ending));
-        if is_temporary && is_of_dead_server(&path) {
-            let _ = fs::remove_file(&path);
-        }
     }
 }
 

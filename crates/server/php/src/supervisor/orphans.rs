@@ -1,4 +1,4 @@
-//! PHP processes of servers that were killed.
+//! What servers that were killed left behind: PHP processes, and sockets and pipes in the folder of a pool.
 //!
 //! A `php-cgi` master ends with its server, and its children end with it. If both were killed at the same time, the
 //! children serve on.
@@ -10,8 +10,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-
-use super::folder::is_of_dead_server;
 
 /// Kills the PHP processes of servers that do not run any more, which listen on a socket in the folder of a pool.
 pub fn end_orphans(folder: &Path) {
@@ -49,6 +47,27 @@ pub fn end_orphans(folder: &Path) {
             let _ = pidfd_send_signal(&process, Signal::KILL);
         }
     }
+}
+
+/// Removes the sockets and pipes of servers that were killed.
+pub(super) fn remove_stale_sockets(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let endings = ["sock", "fcgi", "log"];
+        let is_temporary = path
+            .extension()
+            .is_some_and(|extension| endings.iter().any(|ending| extension == *ending));
+        if is_temporary && is_of_dead_server(&path) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Whether a file in the folder of a pool belongs to a server that does not run any more.
+fn is_of_dead_server(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_dead = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+    name.split('.').nth(1).is_some_and(is_dead)
 }
 
 /// The path and the inode of a socket, from a line of `/proc/net/unix`: `Num RefCount Protocol Flags Type St Inode Path`.
