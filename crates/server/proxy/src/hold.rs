@@ -29,7 +29,7 @@ impl HoldSettings {
             return Ok(body);
         }
         let mut frames = FrameQueue::default();
-        let mut spool = Spool::of_request(self);
+        let mut spool = Spool::of_request(self.folder.clone(), self.disk);
         while let Some(frame) = body.frame().await {
             let bytes = match frame? {
                 Frame::Data(bytes) => bytes,

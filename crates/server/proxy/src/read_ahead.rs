@@ -30,7 +30,7 @@ impl HoldSettings {
             shared: Rc::clone(&shared),
             // At least one byte, because there may be no file.
             max_memory: usize::try_from(self.memory).unwrap_or(usize::MAX).max(1),
-            spool: Spool::of_response(self),
+            spool: Spool::of_response(self.folder.clone(), self.disk),
         };
         tokio::task::spawn_local(task.run());
         Body::stream(ReadAheadBody(shared))

@@ -4,7 +4,7 @@ use apus_http::url::UrlParts;
 use apus_http::{FieldSet, Headers, KnownField};
 use apus_upstream::plan::SameSite;
 
-use super::settings::{PathChange, starts_with_authority};
+use super::path_change::{PathChange, starts_with_authority};
 
 /// Replaces the prefix of a `Location` or `Refresh` URI.
 #[derive(Clone, Debug, PartialEq, Eq)]

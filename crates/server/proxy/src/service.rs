@@ -18,11 +18,10 @@ use bytes::Bytes;
 
 use super::client::UpstreamClient;
 use super::mirror::RequestMirror;
+use super::path_change::{ChangedPath, PathChange, starts_with_authority};
 use super::request_label::RequestLabel;
 use super::response_headers::{self, OriginReferences, REFERENCES};
-use super::settings::{
-    ChangedPath, HostHeader, PathChange, PathForm, ProxySettings, starts_with_authority,
-};
+use super::settings::{HostHeader, PathForm, ProxySettings};
 use super::websocket::{self, HandshakeKey};
 use super::{error_response, request_headers, trailers, tunnel};
 

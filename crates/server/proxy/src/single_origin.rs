@@ -8,8 +8,9 @@ use apus_client::{Address, ClientTlsSettings, Tls};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
+use super::path_change::PathChange;
 use super::service::Proxy;
-use super::settings::{HostHeader, PathChange, ProxySettings};
+use super::settings::{HostHeader, ProxySettings};
 
 impl Proxy {
     /// Creates a proxy to one origin: `http://127.0.0.1:9000`, `https://api.example.com/v1` or `unix:/run/app.sock`.

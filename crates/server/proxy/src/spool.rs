@@ -11,7 +11,6 @@ use apus_http::FileRange;
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
-use super::hold::HoldSettings;
 use super::log_rate_limiter::LogRateLimiter;
 
 /// The space of a file system that responses leave free: a twentieth of it, or this many bytes if that is less.
@@ -27,11 +26,11 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Creates a spool for a request body.
-    pub(super) fn of_request(hold: &HoldSettings) -> Self {
+    /// Creates a spool for a request body, in a file of this folder, with at most so many bytes.
+    pub(super) fn of_request(folder: PathBuf, max_len: u64) -> Self {
         Self {
-            folder: hold.folder.clone(),
-            max_len: hold.disk,
+            folder,
+            max_len,
             leaves_space: false,
             file: None,
             len: 0,
@@ -40,10 +39,10 @@ impl Spool {
 
     /// Creates a spool for a response body. It writes nothing while the file system is nearly full, so that slow
     /// clients cannot fill it.
-    pub(super) fn of_response(hold: &HoldSettings) -> Self {
+    pub(super) fn of_response(folder: PathBuf, max_len: u64) -> Self {
         Self {
             leaves_space: true,
-            ..Self::of_request(hold)
+            ..Self::of_request(folder, max_len)
         }
     }
 
