@@ -10,7 +10,7 @@ use super::WorkerGroup;
 use super::attempt::RequestAttempt;
 use super::choose::{ChoiceCriteria, ChosenNode, NodeChoice};
 use super::group_view::GroupView;
-use super::send::UpstreamRequest;
+use super::request::UpstreamRequest;
 use crate::counters::increment;
 use crate::group::NodeSlot;
 use crate::pool::PermitReceiver;

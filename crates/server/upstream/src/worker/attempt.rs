@@ -1,25 +1,19 @@
 //! One attempt of a request at a node, which releases what it took there when it is dropped.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_client::{ClientResponse, RequestFailure};
-use apus_http::{Body, BodyError, BodyStream, Frame};
-use apus_transport::coarse_now;
-
-use tokio::time::{Sleep, sleep_until};
+use apus_client::RequestFailure;
+use apus_http::{BodyError, StatusCode};
 
 use super::WorkerGroup;
 use super::choose::ChosenNode;
 use super::group_view::{GroupView, WorkerNode};
-use super::send::{AttemptFailure, FailedAttempt};
-use super::tunnel::AttemptTunnel;
-use crate::counters::{FailureKind, is_of_script};
+use super::outcome::{AttemptFailure, FailedAttempt};
+use crate::counters::FailureKind;
 use crate::group::NodeSlot;
 use crate::health::ProbeOutcome;
+use crate::plan::GroupPlan;
 use crate::pool::{Admission, PermitReceiver, RequestPermit};
 use crate::wait_queue::QueueOutcome;
 
@@ -113,8 +107,17 @@ impl RequestAttempt {
         }
     }
 
+    /// Records a response as a success or a failure of the node, by its status.
+    pub(super) fn record_status(&mut self, plan: &GroupPlan, status: StatusCode, now: Instant) {
+        if plan.failure_statuses.contains(&status) {
+            self.record_failure_of_node(FailureKind::Status, now);
+        } else {
+            self.record_response(now);
+        }
+    }
+
     /// Records a response of the node.
-    pub(super) fn record_response(&mut self, now: Instant) {
+    fn record_response(&mut self, now: Instant) {
         self.record_outcome(QueueOutcome::Responded);
         self.has_result = true;
         self.node.counters.complete();
@@ -157,6 +160,16 @@ impl RequestAttempt {
         self.record_in_health(kind, now);
     }
 
+    /// Records that the body of the response broke off.
+    pub(super) fn record_body_failure(&mut self, error: &BodyError) {
+        let kind = match error {
+            BodyError::TimedOut => FailureKind::TimedOut,
+            _ => FailureKind::Body,
+        };
+        self.node.counters.add_failure(kind);
+        self.record_in_health(kind, Instant::now());
+    }
+
     /// Records a failure in the health of the node. A FastCGI process that ends or is slow is one of many at the
     /// node, and its script may be the reason. So this takes the node out of service only if there is another one,
     /// or a circuit breaker, which was asked for.
@@ -188,28 +201,6 @@ impl RequestAttempt {
             node.state.end_probe(&node.plan, outcome, now);
         }
     }
-
-    /// Ties the attempt to the body or the tunnel of its response: it ends when that ends. It ends at once
-    /// if the whole body is there already.
-    pub(super) fn attach_to(
-        self,
-        mut response: ClientResponse,
-        deadline: Option<Instant>,
-    ) -> ClientResponse {
-        if let Some(tunnel) = response.tunnel.take() {
-            response.tunnel = Some(Box::new(AttemptTunnel::new(tunnel, self)));
-            return response;
-        }
-        response.body = match response.body {
-            Body::Stream(inner) => Body::stream(AttemptBody {
-                inner,
-                attempt: Some(self),
-                deadline: deadline.map(BodyDeadline::new),
-            }),
-            whole => whole,
-        };
-        response
-    }
 }
 
 /// The highest latency that a failure counts as, in seconds.
@@ -228,83 +219,5 @@ impl Drop for RequestAttempt {
         if self.counts_load {
             self.node.node.state.remove_load();
         }
-    }
-}
-
-/// The body of a response, with the attempt that it belongs to.
-struct AttemptBody {
-    inner: Box<dyn BodyStream>,
-    /// `None` once the body has ended.
-    attempt: Option<RequestAttempt>,
-    deadline: Option<BodyDeadline>,
-}
-
-impl BodyStream for AttemptBody {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let polled = self.inner.poll_frame(cx);
-        if let Some(deadline) = &mut self.deadline
-            && !matches!(polled, Poll::Ready(None | Some(Err(_))))
-            && deadline.has_passed(polled.is_pending(), cx)
-        {
-            // No failure of the node: the client may be the slow one.
-            self.attempt = None;
-            return Poll::Ready(Some(Err(BodyError::TimedOut)));
-        }
-        match &polled {
-            Poll::Ready(Some(Err(error))) => {
-                let is_of_node = match error {
-                    BodyError::TooLarge => false,
-                    BodyError::Source(error) => !is_of_script(&**error),
-                    _ => true,
-                };
-                if let Some(mut attempt) = self.attempt.take()
-                    && is_of_node
-                {
-                    attempt.record_body_failure(error);
-                }
-            }
-            Poll::Ready(None) => self.attempt = None,
-            _ => {}
-        }
-        polled
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        self.inner.remaining()
-    }
-}
-
-impl RequestAttempt {
-    /// Records that the body of the response broke off.
-    fn record_body_failure(&mut self, error: &BodyError) {
-        let kind = match error {
-            BodyError::TimedOut => FailureKind::TimedOut,
-            _ => FailureKind::Body,
-        };
-        self.node.counters.add_failure(kind);
-        self.record_in_health(kind, Instant::now());
-    }
-}
-
-/// The time at which the whole body has to be there. The timer is created when the body is first pending.
-struct BodyDeadline {
-    at: Instant,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl BodyDeadline {
-    fn new(at: Instant) -> Self {
-        Self { at, sleep: None }
-    }
-
-    fn has_passed(&mut self, is_pending: bool, cx: &mut Context<'_>) -> bool {
-        if !is_pending {
-            return coarse_now() >= self.at;
-        }
-        let at = self.at;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(sleep_until(at.into())));
-        sleep.as_mut().poll(cx).is_ready()
     }
 }

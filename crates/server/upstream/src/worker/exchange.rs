@@ -11,11 +11,10 @@ use apus_client::{ClientRequest, OriginExchange};
 use super::WorkerGroup;
 use super::acquire::Acquisition;
 use super::attempt::RequestAttempt;
+use super::outcome::{UpstreamError, UpstreamResponse};
+use super::request::{RequestAttempts, RequestContext, RequestTemplate, UpstreamRequest};
 use super::request_body::RequestBody;
-use super::send::{
-    FirstStep, RequestAttempts, RequestContext, RequestTemplate, UpstreamError, UpstreamRequest,
-    UpstreamResponse,
-};
+use super::send::FirstStep;
 use crate::counters::increment;
 use crate::queue::TriedNodes;
 

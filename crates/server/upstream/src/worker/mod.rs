@@ -1,14 +1,20 @@
 //! A group as one worker uses it: its view of the nodes, its balancer, and its connections.
+//!
+//! From the lowest to the highest: `group_view` and `choose` know nodes, `request` what all attempts share and `outcome` what
+//! becomes of them. An `attempt` is at one node; `acquire` begins one, `send_attempt` sends it, `attached` ends it with the
+//! body of its response. `send` retries, and `exchange` is the request as a future.
 
 mod acquire;
+mod attached;
 mod attempt;
 mod choose;
 mod exchange;
 mod group_view;
+mod outcome;
+mod request;
 mod request_body;
 mod send;
 mod send_attempt;
-mod tunnel;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,10 +31,10 @@ use apus_client::Timeouts;
 pub use exchange::UpstreamExchange;
 use group_view::GroupView;
 pub use group_view::NodeLabel;
-pub use send::{
-    AttemptFailure, FailedAttempt, RequestContext, UpstreamError, UpstreamErrorKind,
-    UpstreamResponse,
+pub use outcome::{
+    AttemptFailure, FailedAttempt, UpstreamError, UpstreamErrorKind, UpstreamResponse,
 };
+pub use request::RequestContext;
 
 /// A group for the services of one worker. All services of a worker share one for each group.
 pub struct WorkerGroup {

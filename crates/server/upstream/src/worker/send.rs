@@ -1,153 +1,22 @@
 //! The attempts of a request after the first one failed, or if it needs more than an idle connection: waiting for a node, sending, and retrying at other nodes.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use apus_client::{
-    ClientRequest, ClientRequestHead, ClientResponse, FailureCause, RequestFailure, Stderr,
-    Timeouts,
-};
-use apus_codec::proxy_protocol;
-use apus_http::{Body, Interim, StatusCode};
+use apus_client::{ClientResponse, FailureCause, RequestFailure};
 
-use super::WorkerGroup;
 use super::acquire::{AcquireError, Acquisition};
 use super::attempt::RequestAttempt;
-use super::group_view::NodeLabel;
+use super::outcome::{
+    AttemptFailure, FailedAttempt, UpstreamError, UpstreamErrorKind, UpstreamResponse,
+};
+use super::request::RequestAttempts;
 use super::request_body::RequestBody;
-use super::send_attempt::AttemptResult;
 use crate::balance::set_cookie;
-use crate::counters::{FailureKind, increment, is_of_script};
+use crate::counters::{increment, is_of_script};
 use crate::plan::GroupPlan;
 use crate::pool::{ConnectionFailure, PermitReceiver};
-use crate::queue::TriedNodes;
 use crate::retry::{RetryReason, is_retryable};
-
-/// What a group needs to know of a request besides the request itself.
-#[derive(Clone, Debug, Default)]
-pub struct RequestContext<'a> {
-    /// The key of consistent hashing, by [`hash_key`](crate::hash_key), if the group's strategy has
-    /// one; without it the choice is random.
-    pub key: Option<u64>,
-    /// The value of the cookie that [`StickyPlan`](crate::plan::StickyPlan) names, if the client sent it.
-    pub sticky: Option<&'a str>,
-    /// The client's connection, for the PROXY protocol header.
-    pub client: Option<proxy_protocol::ProxyHeader>,
-    /// Whether sending the request twice has the same effect as sending it once; see
-    /// [`is_idempotent`](crate::is_idempotent).
-    pub idempotent: bool,
-    /// The time at which the whole response has to be there, body included, if that is earlier than the
-    /// group's plan says.
-    pub deadline: Option<Instant>,
-}
-
-/// A response of a node, and the attempts before it.
-#[derive(Debug)]
-pub struct UpstreamResponse {
-    /// The response. Its body keeps the slot at the node until it has ended or is dropped.
-    pub response: ClientResponse,
-    /// The node that responded.
-    pub node: Rc<NodeLabel>,
-    /// The time from the request to the head of its response.
-    pub took: Duration,
-    /// The value of a `Set-Cookie` field for the client, if a cookie is to bind it to the node.
-    pub set_cookie: Option<String>,
-    /// The attempts that failed before, in order; mostly none.
-    pub attempts: Vec<FailedAttempt>,
-}
-
-/// Why there is no response.
-#[derive(Debug)]
-pub struct UpstreamError {
-    /// The last thing that failed.
-    pub kind: UpstreamErrorKind,
-    /// The attempts that failed before, in order.
-    pub attempts: Vec<FailedAttempt>,
-    /// The time after which a retry by the client may succeed, if that is known.
-    pub retry_after: Option<Duration>,
-}
-
-/// The last thing that failed for a request without a response.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum UpstreamErrorKind {
-    /// No node is available: all are down, ejected, or behind an open circuit breaker, or their names are
-    /// not resolved.
-    NoNode,
-    /// All nodes have as many requests as they accept, and the queue is full.
-    QueueFull,
-    /// The request waited in the queue for too long.
-    QueueTimedOut,
-    /// The node failed.
-    Node {
-        /// The node.
-        node: Rc<NodeLabel>,
-        /// Its failure.
-        failure: RequestFailure,
-    },
-}
-
-/// An attempt that failed and was followed by another.
-#[derive(Debug)]
-pub struct FailedAttempt {
-    /// The node of the attempt.
-    pub node: Rc<NodeLabel>,
-    /// Why it failed.
-    pub failure: AttemptFailure,
-    /// The time from the choice of the node to the failure.
-    pub took: Duration,
-}
-
-/// Why an attempt failed.
-#[derive(Debug)]
-pub enum AttemptFailure {
-    /// There was no response.
-    NoResponse(RequestFailure),
-    /// The response had this status.
-    Status(StatusCode),
-}
-
-/// A request with the attempts that failed so far.
-pub(super) struct RequestAttempts {
-    pub(super) request: UpstreamRequest,
-    pub(super) tried: TriedNodes,
-    pub(super) failed: Vec<FailedAttempt>,
-}
-
-/// A request to a group: what is the same for all its attempts, except for the body.
-pub(super) struct UpstreamRequest {
-    pub(super) group: Rc<WorkerGroup>,
-    /// The key of consistent hashing.
-    pub(super) key: Option<u64>,
-    /// The value of the sticky cookie.
-    pub(super) sticky: Option<Box<str>>,
-    /// The client's connection, for the PROXY protocol header.
-    pub(super) client: Option<proxy_protocol::ProxyHeader>,
-    pub(super) idempotent: bool,
-    pub(super) deadline: Option<Instant>,
-    pub(super) template: RequestTemplate,
-    pub(super) began: Instant,
-}
-
-/// The parts of which each attempt makes the request that it sends.
-pub(super) struct RequestTemplate {
-    pub(super) head: Rc<ClientRequestHead>,
-    pub(super) interim: Option<Interim>,
-    pub(super) timeouts: Rc<Timeouts>,
-    pub(super) stderr: Option<Stderr>,
-}
-
-impl RequestTemplate {
-    pub(super) fn request(&self, body: Body) -> ClientRequest {
-        ClientRequest {
-            head: Rc::clone(&self.head),
-            body,
-            interim: self.interim.clone(),
-            timeouts: Rc::clone(&self.timeouts),
-            stderr: self.stderr.clone(),
-        }
-    }
-}
 
 /// The nodes that a retry may use.
 enum RetryScope {
@@ -227,7 +96,7 @@ impl RequestAttempts {
         let mut attempt = attempt;
         let view = self.request.group.view();
         let plan = &view.set.plan;
-        record_response(&mut attempt, plan, &response, now);
+        attempt.record_status(plan, response.status, now);
         let reason = RetryReason::Status(response.status);
         if is_retryable(&plan.retry, self.request.idempotent, reason)
             && body.is_available()
@@ -365,54 +234,6 @@ impl RequestAttempts {
             attempts: std::mem::take(&mut self.failed),
             retry_after,
         }
-    }
-}
-
-impl UpstreamRequest {
-    /// Records the result of a failed attempt while another one is in flight.
-    pub(super) fn record_result(&self, ended: AttemptResult) -> FailedAttempt {
-        let now = Instant::now();
-        let AttemptResult {
-            mut attempt,
-            result,
-            ..
-        } = ended;
-        let failure = match result {
-            Ok(response) => {
-                let view = self.group.view();
-                record_response(&mut attempt, &view.set.plan, &response, now);
-                AttemptFailure::Status(response.status)
-            }
-            Err(failure) => {
-                attempt.record_failure(&failure, now);
-                AttemptFailure::NoResponse(failure)
-            }
-        };
-        attempt.describe(failure, now)
-    }
-
-    /// Takes a token from the retry budget. Returns whether there was one.
-    pub(super) fn take_retry_token(&self, now: Instant) -> bool {
-        let granted = self
-            .group
-            .plan(|plan| self.group.group.take_retry_token(plan, now));
-        if !granted {
-            increment(&self.group.counters.budget_spent);
-        }
-        granted
-    }
-}
-
-/// Records a response as a success or a failure of the node, by its status.
-fn record_response(
-    attempt: &mut RequestAttempt,
-    plan: &GroupPlan,
-    response: &ClientResponse,
-    now: Instant,
-) {
-    match plan.failure_statuses.contains(&response.status) {
-        true => attempt.record_failure_of_node(FailureKind::Status, now),
-        false => attempt.record_response(now),
     }
 }
 

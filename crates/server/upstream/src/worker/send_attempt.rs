@@ -10,8 +10,9 @@ use apus_http::Body;
 use tokio::time::{sleep, timeout_at};
 
 use super::attempt::RequestAttempt;
+use super::outcome::{AttemptFailure, FailedAttempt};
+use super::request::{RequestAttempts, UpstreamRequest};
 use super::request_body::RequestBody;
-use super::send::{RequestAttempts, UpstreamRequest};
 use crate::counters::increment;
 use crate::pool::{ConnectionFailure, PooledConnection};
 
@@ -100,6 +101,28 @@ enum PendingAttempt {
 }
 
 impl UpstreamRequest {
+    /// Records the result of a failed attempt while another one is in flight.
+    fn record_result(&self, ended: AttemptResult) -> FailedAttempt {
+        let now = Instant::now();
+        let AttemptResult {
+            mut attempt,
+            result,
+            ..
+        } = ended;
+        let failure = match result {
+            Ok(response) => {
+                let view = self.group.view();
+                attempt.record_status(&view.set.plan, response.status, now);
+                AttemptFailure::Status(response.status)
+            }
+            Err(failure) => {
+                attempt.record_failure(&failure, now);
+                AttemptFailure::NoResponse(failure)
+            }
+        };
+        attempt.describe(failure, now)
+    }
+
     /// Sends the request over an idle connection, or a new one.
     async fn send_over_any(
         &self,
