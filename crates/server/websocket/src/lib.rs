@@ -32,6 +32,7 @@ pub mod codec;
 mod driver;
 mod memory;
 mod origin;
+mod process_rooms;
 #[cfg(feature = "redis")]
 mod redis;
 mod rooms;
@@ -39,13 +40,15 @@ mod settings;
 mod socket;
 mod state;
 mod upgrade;
+mod worker_rooms;
 
 pub use self::origin::WebSocketOrigins;
-pub use self::rooms::{Rooms, SlowReceivers};
+pub use self::rooms::Rooms;
 pub use self::settings::WebSocketSettings;
 pub use self::socket::{Receiver, Sender, WebSocket};
 pub use self::state::{DisconnectReason, SendError};
 pub use self::upgrade::WebSocketUpgrade;
+pub use self::worker_rooms::SlowReceivers;
 
 pub use crate::codec::{
     ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,

@@ -1,12 +1,10 @@
 //! The memory of the WebSockets of a worker, and which of them is closed when there is too little.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use apus_net::TunnelLimits;
-
-use super::state::SharedSocket;
 
 /// The bytes of a socket that are not counted, so that a socket with a short message costs nothing here.
 const FREE: usize = 4096;
@@ -28,14 +26,26 @@ struct SocketMemory {
 
 struct CountedSocket {
     bytes: usize,
-    socket: Weak<SharedSocket>,
+    socket: Weak<dyn MemoryOwner>,
+}
+
+/// A socket whose memory is counted.
+pub(super) trait MemoryOwner {
+    /// Unique in the process.
+    fn id(&self) -> u64;
+
+    /// The bytes that are counted.
+    fn counted(&self) -> &Cell<usize>;
+
+    /// Closes the connection, and releases its memory.
+    fn evict(&self);
 }
 
 /// Notes how much memory a socket takes now. While all sockets of the worker take more than their budget, the one
 /// that takes most is closed: so nobody who holds much can keep others from sending their messages. A socket that is
 /// alone is bounded by its own settings.
-pub(super) fn note(socket: &Rc<SharedSocket>, bytes: usize) {
-    let counted = socket.counted.get();
+pub(super) fn note<S: MemoryOwner + 'static>(socket: &Rc<S>, bytes: usize) {
+    let counted = socket.counted().get();
     if bytes == counted || (bytes <= FREE && counted == 0) {
         return;
     }
@@ -57,19 +67,15 @@ pub(super) fn forget(id: u64, counted: usize) {
 }
 
 impl SocketMemory {
-    fn set(&mut self, socket: &Rc<SharedSocket>, bytes: usize) {
-        self.remove(socket.id);
+    fn set<S: MemoryOwner + 'static>(&mut self, socket: &Rc<S>, bytes: usize) {
+        let id = socket.id();
+        self.remove(id);
         let counted = if bytes > FREE { bytes } else { 0 };
-        socket.counted.set(counted);
+        socket.counted().set(counted);
         if counted > 0 {
             self.total = self.total.saturating_add(counted);
-            self.sockets.insert(
-                socket.id,
-                CountedSocket {
-                    bytes,
-                    socket: Rc::downgrade(socket),
-                },
-            );
+            let socket: Weak<S> = Rc::downgrade(socket);
+            self.sockets.insert(id, CountedSocket { bytes, socket });
         }
     }
 
@@ -80,7 +86,7 @@ impl SocketMemory {
     }
 
     /// Removes the sockets that have to be closed, so that the others are within the budget.
-    fn exceeding(&mut self) -> Vec<Rc<SharedSocket>> {
+    fn exceeding(&mut self) -> Vec<Rc<dyn MemoryOwner>> {
         let limit = TunnelLimits::of_worker().websocket_memory;
         let mut evicted = Vec::new();
         while self.total.saturating_add(self.contexts) > limit

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::codec::{ByteString, Message, PreparedMessage};
+use crate::codec::{ByteString, Message};
 use apus_redis::Redis;
 use apus_redis::redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use apus_redis::redis::{self, Client, RedisError};
@@ -21,7 +21,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
-use super::rooms::{Rooms, RoomsShared};
+use super::process_rooms::ProcessRooms;
 
 /// The number of messages queued for Redis at which more are dropped.
 const MAX_QUEUED: usize = 4096;
@@ -55,7 +55,11 @@ impl RedisLink {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn open(redis: &Redis, channel: &str, rooms: Weak<RoomsShared>) -> io::Result<Self> {
+    pub(super) fn open(
+        redis: &Redis,
+        channel: &str,
+        rooms: Weak<ProcessRooms>,
+    ) -> io::Result<Self> {
         let mut process_id = [0; 8];
         rand::fill(&mut process_id)
             .map_err(|_| io::Error::other("the system has no random numbers"))?;
@@ -108,7 +112,7 @@ struct RedisThread {
     client: Client,
     channel: String,
     process_id: u64,
-    rooms: Weak<RoomsShared>,
+    rooms: Weak<ProcessRooms>,
     queue: mpsc::Receiver<Bytes>,
     state: Arc<RedisLinkState>,
 }
@@ -215,11 +219,9 @@ impl RedisThread {
             return;
         };
         if from != self.process_id
-            && let Some(shared) = self.rooms.upgrade()
+            && let Some(rooms) = self.rooms.upgrade()
         {
-            let rooms = Rooms::from_shared(shared);
-            let message = PreparedMessage::new(&message, rooms.compression());
-            rooms.deliver_locally(&room, message, None).await;
+            rooms.publish(&room, &message, None).await;
         }
     }
 }

@@ -13,8 +13,7 @@ use crate::codec::{
 };
 
 use super::WebSocketSettings;
-use super::memory::{self, ContextMemory};
-use super::rooms::WorkerRooms;
+use super::memory::{self, ContextMemory, MemoryOwner};
 
 /// The number of messages waiting for the handler at which reading stops.
 const MAX_UNREAD: usize = 16;
@@ -63,7 +62,19 @@ pub(super) struct SharedSocket {
     /// The memory of kept contexts.
     _contexts: Option<ContextMemory>,
     /// The rooms that it is in.
-    pub(super) rooms: RefCell<Vec<(Weak<WorkerRooms>, Rc<str>)>>,
+    pub(super) rooms: RefCell<Vec<RoomMembership>>,
+}
+
+/// A room that a socket is in.
+pub(super) struct RoomMembership {
+    pub(super) table: Weak<dyn RoomTable>,
+    pub(super) room: Rc<str>,
+}
+
+/// The rooms of a worker, as a socket sees them that is in one.
+pub(super) trait RoomTable {
+    /// Removes a socket from a room; returns whether it was in it.
+    fn remove(&self, room: &str, id: u64) -> bool;
 }
 
 pub(super) struct SocketState {
@@ -151,8 +162,25 @@ impl SharedSocket {
         )));
     }
 
-    /// Closes the connection, and releases its memory.
-    pub(super) fn evict(&self) {
+    pub(super) fn leave_rooms(&self) {
+        for membership in self.rooms.take() {
+            if let Some(table) = membership.table.upgrade() {
+                table.remove(&membership.room, self.id);
+            }
+        }
+    }
+}
+
+impl MemoryOwner for SharedSocket {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn counted(&self) -> &Cell<usize> {
+        &self.counted
+    }
+
+    fn evict(&self) {
         tracing::debug!(
             socket = self.id,
             "closed a WebSocket: the sockets take too much memory"
@@ -170,14 +198,6 @@ impl SharedSocket {
         state.discard();
         state.receiver.take().into_iter().for_each(Waker::wake);
         state.senders.drain(..).for_each(Waker::wake);
-    }
-
-    pub(super) fn leave_rooms(&self) {
-        for (rooms, name) in self.rooms.take() {
-            if let Some(rooms) = rooms.upgrade() {
-                rooms.remove(&name, self.id);
-            }
-        }
     }
 }
 

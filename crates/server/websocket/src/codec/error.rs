@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::CloseCode;
+use super::close_code::CloseCode;
 
 /// A violation of RFC 6455 or RFC 7692 by the peer, or of our limits. It ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Reads and writes the head of a frame (RFC 6455 section 5.2).
+//! Frames and their heads (RFC 6455 section 5.2).
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::WebSocketProtocolError;
 
@@ -143,6 +143,18 @@ impl FrameHead {
             out.put_slice(&key);
         }
     }
+}
+
+/// The unmasked frame of a whole message.
+pub(super) fn whole_frame(opcode: Opcode, is_compressed: bool, payload: &[u8]) -> Bytes {
+    let head = FrameHead {
+        is_compressed,
+        ..FrameHead::whole(opcode, payload.len())
+    };
+    let mut out = BytesMut::with_capacity(FrameHead::MAX_LEN.saturating_add(payload.len()));
+    head.write(&mut out);
+    out.put_slice(payload);
+    out.freeze()
 }
 
 /// The payload length that begins with the seven bits `short`, and the input behind it.

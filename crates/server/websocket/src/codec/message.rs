@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 
+use super::deflate;
 use super::extension::{Compression, Window};
-use super::frame::Opcode;
-use super::{deflate, writer};
+use super::frame::{Opcode, whole_frame};
 
 /// A message of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl PreparedMessage {
                 )
             });
         Self {
-            plain: writer::frame(message.opcode(), false, message.as_bytes()),
-            compressed: compressed.map(|bytes| writer::frame(message.opcode(), true, &bytes)),
+            plain: whole_frame(message.opcode(), false, message.as_bytes()),
+            compressed: compressed.map(|bytes| whole_frame(message.opcode(), true, &bytes)),
         }
     }
 

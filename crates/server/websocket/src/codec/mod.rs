@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod close;
+mod close_code;
 mod connection;
 mod deflate;
 mod error;
@@ -23,7 +24,8 @@ mod utf8;
 mod writer;
 
 pub use bytestring::ByteString;
-pub use close::{Close, CloseCode};
+pub use close::Close;
+pub use close_code::CloseCode;
 pub use connection::{CodecSettings, ConnectionClosed, WebSocketConnection, WebSocketEvent};
 pub use error::WebSocketProtocolError;
 pub use extension::{Compression, DeflateConfig, InvalidExtensionResponse};

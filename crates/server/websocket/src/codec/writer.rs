@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 
 use super::deflate::Deflater;
 use super::extension::Window;
 use super::frame::{FrameHead, Opcode};
+use super::mask;
+use super::message::{Message, PreparedMessage};
 use super::output::OutputBuffer;
-use super::{Message, PreparedMessage, mask};
 
 /// Returns the masking key for each frame of a client.
 pub(super) type MaskKeys = Box<dyn FnMut() -> [u8; 4]>;
@@ -77,16 +78,4 @@ impl fmt::Debug for FrameWriter {
             .field("deflater", &self.deflater)
             .finish()
     }
-}
-
-/// The unmasked frame of a whole message.
-pub(super) fn frame(opcode: Opcode, is_compressed: bool, payload: &[u8]) -> Bytes {
-    let head = FrameHead {
-        is_compressed,
-        ..FrameHead::whole(opcode, payload.len())
-    };
-    let mut out = BytesMut::with_capacity(FrameHead::MAX_LEN.saturating_add(payload.len()));
-    head.write(&mut out);
-    out.put_slice(payload);
-    out.freeze()
 }
