@@ -6,7 +6,7 @@ use std::fmt;
 use apus_http::{Authority, Method};
 use smallvec::SmallVec;
 
-use super::vary::{write_field, write_value};
+use super::normal_form::{write_field, write_value};
 use super::{CacheNamePattern, PresentedRequest, names};
 
 /// Which parts of a request are in the cache key. The path always is.

@@ -26,6 +26,7 @@ mod freshness;
 mod invalidation;
 mod key;
 mod names;
+mod normal_form;
 mod refusal;
 mod request;
 mod reuse;
