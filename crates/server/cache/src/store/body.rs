@@ -16,10 +16,11 @@ use std::task::{Context, Poll, Waker};
 use apus_http::{Reservation, ResponseMemory};
 use bytes::{Bytes, BytesMut};
 
-use super::disk::ObjectFile;
 use super::intervals::Intervals;
 use super::locked;
-use super::read::{ObjectPiece, ReadError};
+use super::object_file::ObjectFile;
+use super::piece::{ObjectPiece, ReadError};
+use super::waker_list::WakerList;
 use super::whole_body::WholeBody;
 
 /// Smaller pieces are copied immediately, so that they do not hold on to a read buffer.
@@ -91,25 +92,6 @@ struct ReaderState {
     waker: Option<Waker>,
     /// Whether it was cut off, so that the other readers could continue.
     cut_off: bool,
-}
-
-/// Wakers to wake after the lock is released.
-#[must_use]
-#[derive(Default)]
-pub(crate) struct WakerList(Vec<Waker>);
-
-impl From<Vec<Waker>> for WakerList {
-    fn from(wakers: Vec<Waker>) -> Self {
-        Self(wakers)
-    }
-}
-
-impl WakerList {
-    pub(crate) fn wake_all(self) {
-        for waker in self.0 {
-            waker.wake();
-        }
-    }
 }
 
 /// The result of appending.

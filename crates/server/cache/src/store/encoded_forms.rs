@@ -2,13 +2,10 @@
 //!
 //! They are in memory, count as memory of the object, and are dropped with it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-
-use super::Store;
-use super::object::Object;
 
 /// The most encoded forms of an object.
 pub const ENCODED_FORMS: usize = 3;
@@ -29,79 +26,32 @@ impl EncodedForms {
             .unwrap_or_default()
     }
 
+    /// The form with this index, if it is made.
+    pub(crate) fn get(&self, index: usize) -> Option<&Bytes> {
+        self.forms.get(index)?.get()
+    }
+
+    /// Claims the making of a form. Returns `false` if it is claimed already.
+    pub(crate) fn claim(&self, index: usize) -> bool {
+        let bit = Self::bit(index);
+        index < ENCODED_FORMS && self.claimed.fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    /// Gives up the claim of a form.
+    pub(crate) fn release(&self, index: usize) {
+        self.claimed.fetch_and(!Self::bit(index), Ordering::AcqRel);
+    }
+
+    /// Sets a form that was claimed.
+    pub(crate) fn set(&self, index: usize, form: Bytes) {
+        if let Some(slot) = self.forms.get(index) {
+            let _ = slot.set(form);
+        }
+    }
+
     /// The bytes of memory of all forms.
     pub(crate) fn bytes(&self) -> u64 {
         let made = self.forms.iter().filter_map(OnceLock::get);
         made.map(|form| form.len() as u64).sum()
-    }
-}
-
-/// The permit to make a form. If it is dropped, a later request may make the form.
-#[derive(Debug)]
-pub struct EncodeTicket {
-    store: Store,
-    object: Arc<Object>,
-    index: usize,
-    ended: bool,
-}
-
-impl Object {
-    /// The form with this index, which is less than [`ENCODED_FORMS`], if it is made.
-    pub fn encoded_form(&self, index: usize) -> Option<&Bytes> {
-        self.forms()?.forms.get(index)?.get()
-    }
-
-    /// Claims the making of a form. `None` if it is made, being made, or not worth making.
-    pub fn claim_encoded_form(
-        self: &Arc<Self>,
-        store: &Store,
-        index: usize,
-    ) -> Option<EncodeTicket> {
-        let bit = EncodedForms::bit(index);
-        if index >= ENCODED_FORMS
-            || self.forms_or_new().claimed.fetch_or(bit, Ordering::AcqRel) & bit != 0
-        {
-            return None;
-        }
-        Some(EncodeTicket {
-            store: store.clone(),
-            object: self.clone(),
-            index,
-            ended: false,
-        })
-    }
-}
-
-impl EncodeTicket {
-    /// The object.
-    pub fn object(&self) -> &Arc<Object> {
-        &self.object
-    }
-
-    /// Stores the form, unless it is larger than an object in memory may be.
-    pub fn keep(mut self, form: Bytes) {
-        self.ended = true;
-        let shared = self.store.shared();
-        if form.len() as u64 > shared.settings.memory_object_bytes {
-            return;
-        }
-        if let Some(slot) = self.object.forms_or_new().forms.get(self.index) {
-            let _ = slot.set(form);
-        }
-        shared.update_size(&self.object);
-    }
-
-    /// Reports that the form is not worth making.
-    pub fn refuse(mut self) {
-        self.ended = true;
-    }
-}
-
-impl Drop for EncodeTicket {
-    fn drop(&mut self) {
-        if !self.ended {
-            let claimed = &self.object.forms_or_new().claimed;
-            claimed.fetch_and(!EncodedForms::bit(self.index), Ordering::AcqRel);
-        }
     }
 }

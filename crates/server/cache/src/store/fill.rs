@@ -10,9 +10,10 @@ use bytes::Bytes;
 
 use super::Store;
 use super::body::{AppendResult, BodyStorage, FillOutcome};
-use super::collapse::PurgeGuard;
-use super::disk::{Disk, SealRequest};
+use super::disk::Disk;
 use super::object::Object;
+use super::object_file::SealRequest;
+use super::purge_guard::PurgeGuard;
 
 /// The remaining bytes are not wanted: no reader is left, or the object has no place for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,42 @@ pub struct ObjectFiller {
     /// Only for the fill that creates the object.
     purge_guard: Option<PurgeGuard>,
     ended: bool,
+}
+
+impl Object {
+    /// Claims the missing parts of `range` that are not being filled: returns a filler for each, to
+    /// be fed from range requests with If-Range. Empty if there are none, or the object is not
+    /// resumable.
+    pub fn fill(self: &Arc<Self>, store: &Store, range: Range<u64>) -> Vec<ObjectFiller> {
+        if !self.is_resumable() {
+            return Vec::new();
+        }
+        let claims = self.stored_body().claim_missing(range);
+        let filler = |(claim, gap)| ObjectFiller::of_gap(store.clone(), self.clone(), claim, gap);
+        claims.into_iter().map(filler).collect()
+    }
+
+    /// Claims the first missing part of `range`, if it is not being filled.
+    ///
+    /// If it is being filled from more than `ahead` bytes before, that fill ends where this one
+    /// begins. `None` if the part is present, will arrive soon, or cannot be fetched.
+    pub fn fill_first(
+        self: &Arc<Self>,
+        store: &Store,
+        range: Range<u64>,
+        ahead: u64,
+    ) -> Option<ObjectFiller> {
+        if !self.is_resumable() {
+            return None;
+        }
+        let (claim, gap) = self.stored_body().claim_first(range, ahead)?;
+        Some(ObjectFiller::of_gap(
+            store.clone(),
+            self.clone(),
+            claim,
+            gap,
+        ))
+    }
 }
 
 impl ObjectFiller {

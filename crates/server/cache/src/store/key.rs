@@ -1,4 +1,4 @@
-//! Cache keys of the store (RFC 9111 section 2), and their hashes.
+//! Cache keys of the store (RFC 9111 section 2), their hashes, and the names that are made of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -107,4 +107,13 @@ impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
+}
+
+/// The name of an object's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectName {
+    /// The hash of the primary key, which also determines the subdirectory.
+    pub(crate) primary: KeyHash,
+    /// The hash of the variant.
+    pub(crate) hash: KeyHash,
 }

@@ -10,22 +10,33 @@
 //! - [`Store::purge`] removes objects, or makes them stale, at a cost that does not depend on their
 //!   number.
 //! - A worker has a [`WorkerCache`] of the objects that it serves most, whose hits take no lock.
+//!
+//! From the lowest to the highest: `object_file` is the file of one object, `body` its body in memory or in that file, and
+//! `object` the body with its `metadata`. Above it are `read`, the memory tier (`shard`) with the requests that wait for an
+//! object (`pending`), and `disk`, the tier of files; `fill` and then `collapse` write into both.
 
 mod body;
 mod collapse;
 mod count;
 mod counters;
 mod disk;
+mod encode_ticket;
 mod encoded_forms;
 mod eviction;
 mod fill;
 mod intervals;
 mod key;
+mod metadata;
 mod object;
+mod object_file;
+mod pending;
+mod piece;
 mod purge;
+mod purge_guard;
 mod read;
 mod shard;
 mod state;
+mod waker_list;
 mod whole_body;
 mod worker_cache;
 
@@ -36,20 +47,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use body::FillOutcome;
-use collapse::PendingRequest;
-pub use collapse::{FillTicket, FillWait, WaitOutcome};
+pub use collapse::FillTicket;
 pub use counters::CacheStatistics;
 use counters::StoreCounters;
 use disk::Disk;
 pub use disk::{DiskSettings, PurgeReceipt};
-pub use encoded_forms::{ENCODED_FORMS, EncodeTicket};
+pub use encode_ticket::EncodeTicket;
+pub use encoded_forms::ENCODED_FORMS;
 pub use fill::{ObjectFiller, UnwantedBytesError};
 pub use intervals::Intervals;
 pub use key::StoreKey;
-pub use object::{NewObject, Object, ObjectMetadata};
+pub use metadata::{NewObject, ObjectMetadata};
+pub use object::Object;
+use pending::PendingRequest;
+pub use pending::{FillWait, WaitOutcome};
+pub use piece::{ObjectPiece, ReadError};
 use purge::Purges;
 pub use purge::{PurgeCount, PurgeRequest, PurgeSelector};
-pub use read::{ObjectPiece, ObjectReader, ReadError};
+pub use read::ObjectReader;
 use shard::Shard;
 use state::StoreState;
 pub use worker_cache::WorkerCache;

@@ -6,55 +6,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use apus_http::Body;
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
-use super::Store;
 use super::body::ObjectBody;
-use super::disk::{CheckedRange, FileVerification, ObjectName, ObjectRecord, PieceChecksums};
 use super::encoded_forms::EncodedForms;
 use super::eviction::{EvictionCandidate, Usage};
-use super::fill::ObjectFiller;
 use super::intervals::Intervals;
-use super::key::{KeyHash, StoreKey};
+use super::key::{KeyHash, ObjectName, StoreKey};
+use super::metadata::{NewObject, ObjectMetadata};
+use super::object_file::{CheckedRange, FileVerification, ObjectRecord, PieceChecksums};
 use super::purge::PurgeSubject;
-use super::read::ObjectReader;
 use super::whole_body::WholeBody;
-
-/// The metadata of a stored response. A validation replaces it as a whole (RFC 9111 section 4.3.4).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectMetadata {
-    /// The encoded metadata of the policy.
-    pub policy: Bytes,
-    /// The header fields, as they are sent.
-    pub fields: Bytes,
-    /// When it becomes useless, in seconds since 1970: a hint for eviction.
-    pub expires: u64,
-    /// When it was received or last validated, in seconds since 1970. An object on disk with a
-    /// later time than now is dropped, because its age is unknown.
-    pub received: u64,
-}
-
-/// A response about to be stored.
-#[derive(Clone, Debug, Default)]
-pub struct NewObject {
-    /// Its metadata.
-    pub metadata: ObjectMetadata,
-    /// The fields in `Vary`, encoded by the policy; empty for a response without it.
-    pub vary: Vec<u8>,
-    /// The secondary key of the request. Empty for a response without `Vary`.
-    pub secondary: Vec<u8>,
-    /// Its tags (surrogate keys).
-    pub tags: Vec<Box<[u8]>>,
-    /// The length of its body in bytes, if it was declared.
-    pub length: Option<u64>,
-    /// Whether missing ranges may be fetched later: it has a strong validator, and its origin
-    /// supports range requests.
-    pub resumable: bool,
-    /// Whether the fill continues when no reader is left.
-    pub fill_without_readers: bool,
-}
 
 /// A stored response, or one that is being stored. Shared by all that send it.
 #[derive(Debug)]
@@ -221,11 +184,6 @@ impl Object {
         }
     }
 
-    /// Reads `range` of it, or all of it.
-    pub fn read(self: &Arc<Self>, range: Option<Range<u64>>) -> ObjectReader {
-        ObjectReader::new(self.clone(), range.unwrap_or(0..u64::MAX))
-    }
-
     /// Whether the piece at `position`, if it is present, is undamaged. A damaged object is
     /// removed, so that the bytes that no client got yet can be fetched again.
     pub async fn is_sound_at(self: &Arc<Self>, position: u64) -> bool {
@@ -278,48 +236,6 @@ impl Object {
         if let Some(store) = store {
             store.remove_damaged(self);
         }
-    }
-
-    /// `range` of it as the body of a response: bytes in memory, or an [`ObjectReader`].
-    pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
-        if let Some(whole) = self.body.whole() {
-            return whole.body(range);
-        }
-        Body::stream(self.read(range))
-    }
-
-    /// Claims the missing parts of `range` that are not being filled: returns a filler for each, to
-    /// be fed from range requests with If-Range. Empty if there are none, or the object is not
-    /// resumable.
-    pub fn fill(self: &Arc<Self>, store: &Store, range: Range<u64>) -> Vec<ObjectFiller> {
-        if !self.resumable {
-            return Vec::new();
-        }
-        let claims = self.body.claim_missing(range);
-        let filler = |(claim, gap)| ObjectFiller::of_gap(store.clone(), self.clone(), claim, gap);
-        claims.into_iter().map(filler).collect()
-    }
-
-    /// Claims the first missing part of `range`, if it is not being filled.
-    ///
-    /// If it is being filled from more than `ahead` bytes before, that fill ends where this one
-    /// begins. `None` if the part is present, will arrive soon, or cannot be fetched.
-    pub fn fill_first(
-        self: &Arc<Self>,
-        store: &Store,
-        range: Range<u64>,
-        ahead: u64,
-    ) -> Option<ObjectFiller> {
-        if !self.resumable {
-            return None;
-        }
-        let (claim, gap) = self.body.claim_first(range, ahead)?;
-        Some(ObjectFiller::of_gap(
-            store.clone(),
-            self.clone(),
-            claim,
-            gap,
-        ))
     }
 
     pub(crate) fn forms(&self) -> Option<&EncodedForms> {

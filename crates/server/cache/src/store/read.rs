@@ -1,68 +1,18 @@
 //! Reading an object or a range of it, also while it is filled.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use apus_http::{BodyError, BodyStream, FileRange, Frame};
-use bytes::Bytes;
+use apus_http::{Body, BodyError, BodyStream, Frame};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::body::PollReadError;
-use super::disk::{CheckedRange, FileVerification};
 use super::object::Object;
-
-/// A piece of an object's body.
-#[derive(Debug)]
-pub enum ObjectPiece {
-    /// Bytes in memory.
-    Bytes(Bytes),
-    /// Bytes in a file.
-    File(FileRange),
-}
-
-impl ObjectPiece {
-    /// Its length in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a piece is never empty")]
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File(range) => range.len,
-        }
-    }
-}
-
-/// Why a reader does not get the next piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The fill broke off, and the rest cannot be fetched because the object has no strong
-    /// validator.
-    BrokenOff,
-    /// The next piece on disk is damaged. The object was removed.
-    Damaged,
-    /// The object cannot be stored, and this reader was too slow for the others.
-    LeftBehind,
-    /// No filler fills this range. The reader may continue once it was claimed with
-    /// [`Object::fill`].
-    Gap(Range<u64>),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BrokenOff => f.write_str("the fetch of the stored response broke off"),
-            Self::Damaged => f.write_str("the stored response is damaged on disk"),
-            Self::LeftBehind => f.write_str("the client read too slowly to share the response"),
-            Self::Gap(gap) => write!(f, "bytes {} to {} are not stored", gap.start, gap.end),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
+use super::object_file::{CheckedRange, FileVerification};
+use super::piece::{ObjectPiece, ReadError};
 
 /// Reads a range of an object in order, and waits for bytes that are being filled. Until it is
 /// dropped, it counts as a reader that wants the fill to continue.
@@ -80,6 +30,21 @@ pub struct ObjectReader {
     checked: CheckedRange,
     /// The verification of the next range on disk.
     check: Option<JoinHandle<Option<CheckedRange>>>,
+}
+
+impl Object {
+    /// Reads `range` of it, or all of it.
+    pub fn read(self: &Arc<Self>, range: Option<Range<u64>>) -> ObjectReader {
+        ObjectReader::new(self.clone(), range.unwrap_or(0..u64::MAX))
+    }
+
+    /// `range` of it as the body of a response: bytes in memory, or an [`ObjectReader`].
+    pub fn body(self: &Arc<Self>, range: Option<Range<u64>>) -> Body {
+        if let Some(whole) = self.stored_body().whole() {
+            return whole.body(range);
+        }
+        Body::stream(self.read(range))
+    }
 }
 
 impl ObjectReader {

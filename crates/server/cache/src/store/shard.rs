@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::collapse::PendingRequest;
 use super::eviction::{EvictionCandidate, EvictionQueues};
 use super::key::{KeyHash, StoreKey};
 use super::object::Object;
+use super::pending::PendingRequest;
 
 /// The most different `Vary` lists that are tried for one key.
 const MAX_VARIES: usize = 4;

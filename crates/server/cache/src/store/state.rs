@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::body::{BodyStorage, FillOutcome, ObjectBody};
-use super::collapse::PendingRequest;
 use super::counters::StoreCounters;
 use super::disk::Disk;
 use super::eviction::EvictionCandidate;
 use super::key::{KeyHash, StoreKey};
-use super::object::{NewObject, Object, ObjectContext};
+use super::metadata::NewObject;
+use super::object::{Object, ObjectContext};
+use super::pending::PendingRequest;
 use super::purge::{PurgeRequest, PurgeSelector, PurgeVerdict, Purges};
 use super::shard::{RemovedObjects, Shard};
 use super::{StoreSettings, locked};

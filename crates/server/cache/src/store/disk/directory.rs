@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::key::KeyHash;
+use super::super::key::{KeyHash, ObjectName};
 
 const LOCK: &str = "lock";
 const TEMPORARY: &str = "tmp";
@@ -35,15 +35,6 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::flock(&self.lock, FlockOperation::Unlock);
     }
-}
-
-/// The name of an object's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ObjectName {
-    /// The hash of the primary key, which also determines the subdirectory.
-    pub(crate) primary: KeyHash,
-    /// The hash of the variant.
-    pub(crate) hash: KeyHash,
 }
 
 impl ObjectName {

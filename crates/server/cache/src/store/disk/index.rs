@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::super::eviction::{EvictionCandidate, EvictionQueues, Usage};
-use super::super::key::{KeyHash, StoreKey};
+use super::super::key::{KeyHash, ObjectName, StoreKey};
 use super::super::locked;
-use super::directory::{ObjectName, bucket};
+use super::directory::bucket;
 
 const SHARDS: usize = 64;
 const BUCKETS: usize = 1 << 16;

@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 use super::super::key::KeyHash;
+use super::super::object_file::{RecordReader, put_bytes};
 use super::super::purge::{PurgeRequest, PurgeSelector, Purges};
 use super::directory::Directory;
-use super::format::{RecordReader, put_bytes};
 
 const FILE: &str = "purges";
 const TEMPORARY: &str = "purges.new";

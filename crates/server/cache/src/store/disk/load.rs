@@ -9,17 +9,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use super::super::body::ObjectBody;
-use super::super::collapse::{FillWait, PendingRequest};
-use super::super::key::{KeyHash, StoreKey};
+use super::super::key::{KeyHash, ObjectName, StoreKey};
 use super::super::locked;
 use super::super::object::Object;
+use super::super::object_file::{CheckedRange, FileLayout, ObjectFile, ObjectFileHeader};
+use super::super::pending::{FillWait, PendingRequest};
 use super::super::purge::{PurgeSubject, PurgeVerdict, fingerprints};
 use super::super::{Store, StoreState};
 use super::Disk;
-use super::checksums::CheckedRange;
-use super::directory::{ObjectName, bucket};
-use super::file::ObjectFile;
-use super::format::{FileLayout, ObjectFileHeader};
+use super::directory::bucket;
 use super::index::IndexEntry;
 
 /// Wakes the requests that wait for a key, however the search ends.

@@ -2,18 +2,15 @@
 //!
 //! A file gets its name when its metadata is true, so that at any moment of a crash the files are
 //! complete or say which ranges they have. All blocking operations run on the [threads of the
-//! store](pool::DiskPool), except the reads of bodies: their [pieces](PieceChecksums) are verified
+//! store](pool::DiskPool), except the reads of bodies: their pieces are verified
 //! on the blocking threads of the runtime that reads, which then gets them as a
-//! [`FileRange`](apus_http::FileRange). All readers of a file [share](verified::VerifiedRanges) what
+//! [`FileRange`](apus_http::FileRange). All readers of a file [share](super::object_file) what
 //! was verified. An object with a damaged piece is removed.
 //!
 //! An object that cannot be written is sent to its readers as if there were no disk.
 
-mod checksums;
 mod count;
 mod directory;
-mod file;
-mod format;
 mod index;
 mod journal;
 mod load;
@@ -21,7 +18,6 @@ mod pool;
 mod save;
 mod space;
 mod sweep;
-mod verified;
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,22 +28,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-pub(crate) use checksums::{CheckedRange, PieceChecksums};
 pub(crate) use count::DiskCounting;
 use directory::Directory;
-pub(crate) use directory::ObjectName;
-pub(crate) use file::{FileVerification, ObjectFile, SealRequest};
-pub(crate) use format::ObjectRecord;
 use index::Index;
 use journal::Journal;
 use pool::DiskPool;
 pub use sweep::PurgeReceipt;
 
-use super::collapse::PendingRequest;
 use super::counters::StoreCounter;
-use super::key::KeyHash;
+use super::key::{KeyHash, ObjectName};
 use super::locked;
 use super::object::Object;
+use super::pending::PendingRequest;
 use super::purge::Purges;
 
 /// The limits of the disk tier.

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::super::collapse::PurgeGuard;
 use super::super::object::Object;
+use super::super::object_file::{
+    FileLayout, NewFile, ObjectFile, ObjectFileHeader, PieceChecksums, SealRequest,
+};
 use super::super::purge::fingerprints;
+use super::super::purge_guard::PurgeGuard;
 use super::super::{Store, StoreState};
-use super::checksums::PieceChecksums;
-use super::file::{ObjectFile, SealRequest};
-use super::format::{FileLayout, ObjectFileHeader};
 use super::index::{Index, IndexEntry};
 use super::{Disk, MAX_WAITING_BYTES};
 
@@ -128,7 +128,11 @@ impl Disk {
             more = more.saturating_add(PARTS_BYTES);
         }
         let layout = FileLayout::for_record(record, more, length);
-        ObjectFile::new(store, object, layout, self.directory.new_name())
+        let new = NewFile {
+            temporary: self.directory.new_name(),
+            length,
+        };
+        ObjectFile::new(store, object.name(), layout, new)
     }
 
     /// Writes the queue of a file.

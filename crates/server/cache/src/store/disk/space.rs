@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::super::eviction::EvictionCandidate;
+use super::super::key::ObjectName;
 use super::super::{StoreState, locked};
 use super::Disk;
-use super::directory::ObjectName;
 
 /// The bytes that are evicted when the disk is full.
 const EVICTION_BYTES: u64 = 32 << 20;

@@ -1,5 +1,13 @@
 //! The file of an object while it is written: the queue of pieces, and the checksums of those that
 //! are written.
+//!
+//! The file does not know the object. [`encoding`] is below the [`checksums`] of pieces, and these are below the [`format`] of
+//! the file; [`verified`] is what its readers share.
+
+mod checksums;
+mod encoding;
+mod format;
+mod verified;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,13 +21,14 @@ use std::time::{Instant, SystemTime};
 use apus_http::FileRange;
 use bytes::Bytes;
 
-use super::super::collapse::PurgeGuard;
-use super::super::object::Object;
-use super::super::{Store, StoreState, locked};
-use super::checksums::{CheckedRange, ChecksumRun, PieceChecksum, PieceChecksums};
-use super::directory::ObjectName;
-use super::format::{FileLayout, ObjectFileHeader};
-use super::verified::{FileVersion, VerifiedRanges};
+use super::key::ObjectName;
+use super::purge_guard::PurgeGuard;
+use super::{Store, StoreState, locked};
+pub(crate) use checksums::{CheckedRange, PieceChecksums};
+use checksums::{ChecksumRun, PieceChecksum};
+pub(crate) use encoding::{RecordReader, put_bytes};
+pub(crate) use format::{FileLayout, ObjectFileHeader, ObjectRecord};
+use verified::{FileVersion, VerifiedRanges};
 
 /// The number of bytes that are verified at once, approximately.
 const CHECK_BYTES: u64 = 1 << 20;
@@ -41,6 +50,14 @@ pub(crate) struct ObjectFile {
     state: Mutex<ObjectFileState>,
     /// Locked before `state`.
     verified: Mutex<VerifiedRanges>,
+}
+
+/// A file that is not created yet.
+pub(crate) struct NewFile {
+    /// Its temporary name.
+    pub(crate) temporary: String,
+    /// The length of the body, if it is known.
+    pub(crate) length: Option<u64>,
 }
 
 /// Whether the start of a range was verified.
@@ -98,19 +115,14 @@ pub(crate) struct ObjectFileState {
 
 impl ObjectFile {
     /// A file of `store` that is not created yet.
-    pub(crate) fn new(
-        store: &Store,
-        object: &Object,
-        layout: FileLayout,
-        temporary: String,
-    ) -> Self {
+    pub(crate) fn new(store: &Store, name: ObjectName, layout: FileLayout, new: NewFile) -> Self {
         Self {
-            name: object.name(),
+            name,
             layout,
-            temporary,
+            temporary: new.temporary,
             file: OnceLock::new(),
             store: Arc::downgrade(&store.0),
-            state: Mutex::new(ObjectFileState::new(PieceChecksums::new(object.length()))),
+            state: Mutex::new(ObjectFileState::new(PieceChecksums::new(new.length))),
             verified: Mutex::default(),
         }
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstat;
 
-use super::super::body::WakerList;
 use super::super::intervals::Intervals;
+use super::super::waker_list::WakerList;
 
 /// How long a range counts as verified while its file is unchanged. Most likely the page cache still
 /// has its bytes; what the medium damages later is noticed soon.

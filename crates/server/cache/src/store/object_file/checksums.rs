@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::super::intervals::Intervals;
-use super::format::RecordReader;
+use super::encoding::RecordReader;
 
 /// The shortest piece, and the number of bytes that are read at once for verification.
 const LEAST_PIECE_BYTES: u64 = 64 << 10;

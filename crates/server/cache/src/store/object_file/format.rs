@@ -20,8 +20,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::key::{KeyHash, StoreKey};
-use super::super::object::{NewObject, ObjectMetadata};
+use super::super::metadata::{NewObject, ObjectMetadata};
 use super::checksums::PieceChecksums;
+use super::encoding::{RecordReader, put_bytes, put_len};
 
 const MAGIC: &[u8; 8] = b"apusobj2";
 const PREAMBLE_BYTES: u64 = 64;
@@ -307,50 +308,6 @@ impl ObjectRecord {
             stale,
             checksums,
         })
-    }
-}
-
-/// Appends the length of `bytes` and `bytes`.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_len(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-fn put_len(out: &mut Vec<u8>, len: usize) {
-    out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
-}
-
-/// Reads numbers and bytes from the front; `None` if there are not enough.
-pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
-
-impl<'a> RecordReader<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        self.take().map(u8::from_le_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    pub(super) fn u128(&mut self) -> Option<u128> {
-        self.take().map(u128::from_le_bytes)
-    }
-
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.u32()?).ok()?;
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
     }
 }
 
