@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::policy::{
     CachingContext, HeadUpdate, OriginResponse, PresentedRequest, RequestKey, ReuseDecision,
-    Timestamp, VaryFields, decide_reuse, keys_to_invalidate, must_not_forward, update_by_head,
+    VaryFields, decide_reuse, keys_to_invalidate, must_not_forward, update_by_head,
 };
 use crate::store::{CacheLookup, Object, StoreKey, WaitOutcome, WorkerCache};
 use apus_http::fields::{ForwardReason, Handling};
@@ -15,15 +15,15 @@ use apus_http::{
 };
 use tokio::time::Instant;
 
-use super::cache_status::CacheStatusWriter;
+use super::cache::Cache;
 use super::clock::now;
-use super::compression::ResponseCompressor;
-use super::device::device;
-use super::fetch::{FetchContext, RequestSnapshot, metadata};
+use super::exchange::RequestSnapshot;
+use super::fetch::{FetchContext, metadata};
+use super::location::CachedLocation;
 use super::prepared_response::{PreparedResponse, SendContext};
 use super::purge::{self, PurgeRequest};
 use super::ranges::{GapFetcher, GapResult, InitialRange};
-use super::settings::{Cache, CacheSettings};
+use super::settings::CacheSettings;
 use apus_compress::Compression;
 
 /// The bounds of the cache that a worker has for a location.
@@ -67,12 +67,15 @@ impl<F> CachedService<F> {
 impl<F: ServiceFactory> ServiceFactory for CachedService<F> {
     fn service(&self) -> Rc<dyn Service> {
         let store = self.cache.0.store.clone();
-        Rc::new(LocationCacheService(Rc::new(LocationCache {
+        let location = Rc::new(CachedLocation {
             cache: self.cache.clone(),
             site: Arc::clone(&self.site),
             settings: Arc::clone(&self.settings),
             compression: self.compression,
             inner: self.inner.service(),
+        });
+        Rc::new(LocationCacheService(Rc::new(LocationCache {
+            location,
             worker_cache: WorkerCache::new(store, WORKER_CACHE_ENTRIES, WORKER_CACHE_BYTES),
         })))
     }
@@ -89,18 +92,15 @@ impl<F: ServiceFactory> ServiceFactory for CachedService<F> {
 struct LocationCacheService(Rc<LocationCache>);
 
 /// The cache of one location on one worker.
-pub(super) struct LocationCache {
-    pub(super) cache: Cache,
-    pub(super) site: Arc<str>,
-    pub(super) settings: Arc<CacheSettings>,
-    pub(super) compression: Compression,
-    pub(super) inner: Rc<dyn Service>,
+struct LocationCache {
+    location: Rc<CachedLocation>,
     worker_cache: WorkerCache<PreparedResponse>,
 }
 
 impl Service for LocationCacheService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         let cached = &self.0;
+        let location = &cached.location;
         // Paths with the same normal form have one key and one purge target.
         let Ok(path) = request.forwarded_path() else {
             return Response::new(StatusCode::BAD_REQUEST).into();
@@ -116,17 +116,17 @@ impl Service for LocationCacheService {
         }
         match *request.method() {
             Method::GET | Method::HEAD => {}
-            _ if request.method().as_str() == "PURGE" && cached.settings.purge.is_some() => {
-                return cached.purge(&request).into();
+            _ if request.method().as_str() == "PURGE" && location.settings.purge.is_some() => {
+                return location.purge(&request).into();
             }
-            _ => return cached.forward_unsafe(request),
+            _ => return location.forward_unsafe(request),
         }
-        if cached.settings.is_bypassed(&request) {
-            return cached.forward(request, ForwardReason::Bypass);
+        if location.settings.is_bypassed(&request) {
+            return location.forward(request, ForwardReason::Bypass);
         }
-        let presented = presented(&request, &cached.settings);
-        let key = cached.settings.rules.key.key(&presented);
-        let conditions = cached.conditions(&request, &key);
+        let presented = location.settings.presented(&request);
+        let key = location.settings.rules.key.key(&presented);
+        let conditions = location.conditions(&request, &key);
         let found = cached
             .worker_cache
             .find(key.bytes(), |prepared| prepared.stored.matches(&presented));
@@ -135,19 +135,19 @@ impl Service for LocationCacheService {
             match decide_reuse(
                 &presented,
                 &prepared.stored,
-                &cached.settings.rules,
+                &location.settings.rules,
                 &conditions,
                 now,
             ) {
                 ReuseDecision::Fresh { age } => {
                     return prepared
-                        .respond(&presented, cached.hit_context(age, now))
+                        .respond(&presented, location.hit_context(age, now))
                         .into();
                 }
                 ReuseDecision::Stale { age, refresh } => {
-                    let response = prepared.respond(&presented, cached.hit_context(age, now));
+                    let response = prepared.respond(&presented, location.hit_context(age, now));
                     if refresh {
-                        cached.refresh(&request, &key, prepared);
+                        location.refresh(&request, &key, prepared);
                     }
                     return response.into();
                 }
@@ -169,23 +169,24 @@ impl LocationCache {
         key: RequestKey,
         conditions: CachingContext,
     ) -> Response {
-        let rules = &self.settings.rules;
-        let store_key = self.store_key(&key);
-        let until = Instant::now() + self.settings.lock_timeout;
+        let location = &self.location;
+        let rules = &location.settings.rules;
+        let store_key = location.store_key(&key);
+        let until = Instant::now() + location.settings.lock_timeout;
         let is_head = *request.method() == Method::HEAD;
         // The stored response that has to be validated first.
         let mut stale: Option<Rc<PreparedResponse>> = None;
         let mut reason = ForwardReason::UriMiss;
         for _ in 0..MAX_LOOKUPS {
-            let presented = presented(&request, &self.settings);
+            let presented = location.settings.presented(&request);
             let is_stale = stale.is_some();
-            let found = match self.never_fetches(&presented) {
+            let found = match location.never_fetches(&presented) {
                 true if is_stale => None,
-                true => self
+                true => location
                     .find_stored(&store_key, &presented)
                     .await
                     .map(CacheLookup::Hit),
-                false => Some(self.find(&store_key, &presented, is_stale)),
+                false => Some(location.find(&store_key, &presented, is_stale)),
             };
             let (object, is_joined) = match found {
                 Some(CacheLookup::Hit(object)) => (object, false),
@@ -197,14 +198,14 @@ impl LocationCache {
                     }
                 }
                 Some(CacheLookup::Lead(ticket)) => {
-                    let snapshot = Rc::new(self.snapshot(&request));
+                    let snapshot = Rc::new(location.snapshot(&request));
                     let context = FetchContext {
                         ticket,
                         stale,
                         reason,
                         conditions,
                     };
-                    return self.fetch(snapshot, request, context).await;
+                    return location.fetch(snapshot, request, context).await;
                 }
                 Some(CacheLookup::Pass) | None => {
                     if must_not_forward(&presented) {
@@ -221,14 +222,14 @@ impl LocationCache {
             }
             let now = now();
             let epoch = object.epoch();
-            let Some(prepared) = PreparedResponse::of(&object, now, self.compression) else {
-                self.drop_object(&object);
+            let Some(prepared) = PreparedResponse::of(&object, now, location.compression) else {
+                location.drop_object(&object);
                 continue;
             };
             let gap_fetcher = match object.is_resumable() && !object.is_complete() && !is_head {
                 true => GapFetcher::of(
-                    &self,
-                    &Rc::new(self.snapshot(&request)),
+                    location,
+                    &Rc::new(location.snapshot(&request)),
                     &prepared.stored,
                     &object,
                 ),
@@ -237,7 +238,7 @@ impl LocationCache {
             let prepared = Rc::new(prepared.with_gap_fetcher(gap_fetcher));
             if !object.is_complete() && !is_joined && !is_head && prepared.gap_fetcher.is_none() {
                 // The missing ranges can no longer be fetched.
-                self.drop_object(&object);
+                location.drop_object(&object);
                 continue;
             }
             if is_joined && wants_later_range(&presented) && prepared.may_take_long() {
@@ -271,13 +272,13 @@ impl LocationCache {
                     GapResult::Outdated => continue,
                     GapResult::NotStorable => break,
                     GapResult::OriginError(response) => {
-                        return self.uncached_response(response, reason);
+                        return location.uncached_response(response, reason);
                     }
                 }
             }
             let context = |age| SendContext {
                 handling,
-                ..self.hit_context(age, now)
+                ..location.hit_context(age, now)
             };
             match decision {
                 ReuseDecision::Fresh { age } => {
@@ -296,7 +297,7 @@ impl LocationCache {
                 ReuseDecision::Stale { age, refresh } => {
                     let response = prepared.respond(&presented, context(age));
                     if refresh && !is_joined {
-                        self.refresh(&request, &key, prepared);
+                        location.refresh(&request, &key, prepared);
                     }
                     return response;
                 }
@@ -318,11 +319,13 @@ impl LocationCache {
             }
         }
         if is_head {
-            return self.forward_head(request, &store_key, reason).await;
+            return location.forward_head(request, &store_key, reason).await;
         }
-        self.forward(request, reason).wait().await
+        location.forward(request, reason).wait().await
     }
+}
 
+impl CachedLocation {
     /// Forwards a HEAD request. Its response also shows whether the response stored for GET is
     /// current (RFC 9111 section 4.3.5).
     async fn forward_head(
@@ -397,7 +400,7 @@ impl LocationCache {
 
     /// Refreshes a stored response in the background, while the stale one is sent.
     fn refresh(self: &Rc<Self>, request: &Request, key: &RequestKey, stale: Rc<PreparedResponse>) {
-        let presented = presented(request, &self.settings);
+        let presented = self.settings.presented(request);
         let found = self.find(&self.store_key(key), &presented, true);
         let CacheLookup::Lead(ticket) = found else {
             // Another request refreshes it already.
@@ -405,29 +408,29 @@ impl LocationCache {
         };
         let snapshot = Rc::new(self.snapshot(request));
         let fetch_request = snapshot.to_fetch_request();
-        let cached = Rc::clone(self);
+        let location = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let context = FetchContext {
                 ticket,
                 stale: Some(stale),
                 reason: ForwardReason::Stale,
                 conditions: CachingContext {
-                    uses: cached.settings.rules.minimum_uses,
+                    uses: location.settings.rules.minimum_uses,
                     ..CachingContext::default()
                 },
             };
             // The response is not sent to a client; it is only stored.
-            drop(cached.fetch(snapshot, fetch_request, context).await);
+            drop(location.fetch(snapshot, fetch_request, context).await);
         });
     }
 
     /// Forwards an unsafe request, which may invalidate stored responses (RFC 9111 section 4.4).
     fn forward_unsafe(self: &Rc<Self>, request: Request) -> ResponseFuture {
         let snapshot = self.snapshot(&request);
-        let cached = Rc::clone(self);
+        let location = Rc::clone(self);
         self.forward(request, ForwardReason::Method)
             .map(move |response| {
-                let rules = &cached.settings.rules.key;
+                let rules = &location.settings.rules.key;
                 let keys = keys_to_invalidate(
                     &snapshot.presented(),
                     response.status(),
@@ -435,27 +438,14 @@ impl LocationCache {
                     rules,
                 );
                 for key in &keys {
-                    cached.cache.purge(&PurgeRequest {
-                        site: Some(cached.site.as_ref().into()),
+                    location.cache.purge(&PurgeRequest {
+                        site: Some(location.site.as_ref().into()),
                         selector: purge::selector_of(key, rules),
                         soft: false,
                     });
                 }
                 response
             })
-    }
-
-    /// Forwards a request without storing the response.
-    pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> ResponseFuture {
-        let status_writer = self.settings.status_writer();
-        self.inner
-            .call(request)
-            .map(move |response| mark_uncached(response, reason, status_writer))
-    }
-
-    /// Reports a response of the service behind as not stored.
-    pub(super) fn uncached_response(&self, response: Response, reason: ForwardReason) -> Response {
-        mark_uncached(response, reason, self.settings.status_writer())
     }
 
     fn snapshot(&self, request: &Request) -> RequestSnapshot {
@@ -472,7 +462,7 @@ impl LocationCache {
             let rules = &self.settings.rules.key;
             for purge in purge::read(
                 request,
-                &presented(request, &self.settings),
+                &self.settings.presented(request),
                 rules,
                 &self.site,
             ) {
@@ -503,44 +493,6 @@ impl LocationCache {
             ..CachingContext::default()
         }
     }
-
-    pub(super) fn hit_context(&self, age: u32, now: Timestamp) -> SendContext<'_> {
-        SendContext {
-            age,
-            now,
-            handling: Handling::Hit,
-            status_writer: self.settings.status_writer(),
-            compressor: ResponseCompressor {
-                cache: &self.cache,
-                compression: self.compression,
-            },
-        }
-    }
-
-    pub(super) fn store_key(&self, key: &RequestKey) -> StoreKey {
-        StoreKey::new(&self.site, key.bytes())
-    }
-
-    /// Removes an object from memory and disk.
-    pub(super) fn drop_object(&self, object: &Arc<Object>) {
-        self.cache.0.store.remove(object);
-    }
-}
-
-/// Reports a response of the service behind as not stored.
-fn mark_uncached(
-    mut response: Response,
-    reason: ForwardReason,
-    status_writer: CacheStatusWriter,
-) -> Response {
-    let handling = Handling::Forwarded {
-        reason,
-        status: None,
-        stored: false,
-        collapsed: false,
-    };
-    status_writer.write(&mut response, handling, None);
-    response
 }
 
 /// Whether a request is for a range that does not begin at 0.
@@ -555,24 +507,4 @@ fn wants_later_range(presented: &PresentedRequest<'_>) -> bool {
 fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
     let vary = VaryFields::from_line(line);
     vary.secondary_key(presented).bytes().to_vec()
-}
-
-/// The properties of a request that the policy needs.
-pub(super) fn presented<'a>(
-    request: &'a Request,
-    settings: &CacheSettings,
-) -> PresentedRequest<'a> {
-    let target = settings.target(request);
-    PresentedRequest {
-        method: request.method(),
-        scheme: request.scheme(),
-        authority: request.authority().unwrap_or(""),
-        path: target.path(),
-        query: target.query(),
-        headers: request.headers(),
-        device: (settings.rules.key.device).then(|| device(request.headers())),
-        has_body: request.has_body(),
-        has_certificate: (request.connection().tls.as_ref())
-            .is_some_and(|tls| tls.client_certificate.is_some()),
-    }
 }

@@ -9,13 +9,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::policy::StoredResponse;
-use crate::store::EncodeTicket;
+use crate::store::{EncodeTicket, Object};
 use apus_http::Headers;
 use apus_http::fields::Coding;
 use bytes::Bytes;
 
-use super::prepared_response::PreparedResponse;
-use super::settings::Cache;
+use super::cache::Cache;
 use apus_compress::{Compression, Encoding, EncodingNegotiation, compress};
 
 /// A body of at most this many bytes is compressed immediately.
@@ -86,8 +85,7 @@ pub(super) fn is_worthwhile(
 
 impl ResponseCompressor<'_> {
     /// The body in a content coding; `None` if it is not compressed yet.
-    pub(super) fn compressed(self, prepared: &PreparedResponse, coding: Coding) -> Option<Bytes> {
-        let object = &prepared.object;
+    pub(super) fn compressed(self, object: &Arc<Object>, coding: Coding) -> Option<Bytes> {
         let index = coding as usize;
         if let Some(form) = object.encoded_form(index) {
             return Some(form.clone());

@@ -1,58 +1,27 @@
 //! Requests to the service behind the cache, and the storing of its responses (RFC 9111 sections 3 and
 //! 4.3).
 
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::{
-    CachingContext, FreshenResult, OriginResponse, PresentedRequest, StorableResponse,
-    StoredResponse, Timestamp, ValidationResult, add_conditions, evaluate_validation, freshen,
-    may_store, select_validated,
+    CachingContext, FreshenResult, StorableResponse, StoredResponse, ValidationResult,
+    add_conditions, evaluate_validation, freshen, may_store, select_validated,
 };
-use crate::store::{FillTicket, NewObject, ObjectFiller, ObjectMetadata};
+use crate::store::{FillTicket, NewObject, ObjectMetadata};
 use apus_http::fields::{ForwardReason, Handling};
-use apus_http::{Body, FileRange, Frame, Method, Request, Response, StatusCode};
+use apus_http::{Request, Response, StatusCode};
 use bytes::Bytes;
 
-use super::cached::{LocationCache, presented};
 use super::clock::now;
+use super::exchange::{FetchedResponse, RequestSnapshot};
+use super::fill::fill;
+use super::location::CachedLocation;
 use super::prepared_response::{PreparedResponse, SendContext};
 use super::ranges::{GapFetcher, GapResult, InitialRange};
-use super::settings::CacheSettings;
 
 /// How long requests do not wait for one another, after a response that cannot be shared.
 const PASS_FOR: Duration = Duration::from_secs(2);
-
-/// The number of bytes of a file that are read at once.
-const PIECE_BYTES: u64 = 64 * 1024;
-
-/// A copy of a request without its body, for use while its response is awaited.
-pub(super) struct RequestSnapshot {
-    request: Request,
-    settings: Arc<CacheSettings>,
-}
-
-impl RequestSnapshot {
-    pub(super) fn of(request: &Request, settings: &Arc<CacheSettings>) -> Self {
-        Self {
-            request: request.without_body(),
-            settings: Arc::clone(settings),
-        }
-    }
-
-    pub(super) fn presented(&self) -> PresentedRequest<'_> {
-        presented(&self.request, &self.settings)
-    }
-
-    /// A GET request for the same target on behalf of the cache.
-    pub(super) fn to_fetch_request(&self) -> Request {
-        let mut request = self.request.without_body();
-        request.set_method(Method::GET);
-        request
-    }
-}
 
 /// Why a request is forwarded, and for whom.
 pub(super) struct FetchContext {
@@ -65,25 +34,7 @@ pub(super) struct FetchContext {
     pub(super) conditions: CachingContext,
 }
 
-/// A response, with the times of the request and the receipt.
-pub(super) struct FetchedResponse {
-    pub(super) response: Response,
-    pub(super) requested: Timestamp,
-    pub(super) received: Timestamp,
-}
-
-impl FetchedResponse {
-    pub(super) fn as_origin_response(&self) -> OriginResponse<'_> {
-        OriginResponse {
-            status: self.response.status(),
-            headers: self.response.headers(),
-            requested: self.requested,
-            received: self.received,
-        }
-    }
-}
-
-impl LocationCache {
+impl CachedLocation {
     /// Forwards a request for all that wait, either to validate the stored response or to fetch
     /// one.
     pub(super) async fn fetch(
@@ -375,82 +326,3 @@ fn new_object(stored: &StoredResponse, length: Option<u64>) -> NewObject {
         fill_without_readers: true,
     }
 }
-
-/// Fills an object: immediately if the whole body is in memory, else in a task.
-pub(super) async fn fill(mut filler: ObjectFiller, body: Body, max_size: u64) {
-    match body {
-        Body::Empty => {
-            filler.finish();
-        }
-        Body::Sealed(sealed) => {
-            let _ = filler.append(sealed.into_bytes()).await;
-            filler.finish();
-        }
-        Body::Bytes(bytes) => {
-            // The result of `finish` is what counts.
-            let _ = filler.append(bytes).await;
-            filler.finish();
-        }
-        body => {
-            tokio::task::spawn_local(pump(filler, body, max_size));
-        }
-    }
-}
-
-/// Copies a body into the object, until it ends or nobody wants it.
-async fn pump(mut filler: ObjectFiller, mut body: Body, max_size: u64) {
-    loop {
-        // The end of a body needs no room.
-        if body.len() != Some(0) && filler.room().await.is_err() {
-            return;
-        }
-        let frame = tokio::select! {
-            frame = body.frame() => frame,
-            () = filler.unwanted() => return,
-        };
-        let pumped = match frame {
-            None => break,
-            // Trailers are not stored.
-            Some(Ok(Frame::Trailers(_))) => continue,
-            Some(Ok(Frame::Data(bytes))) => append(&mut filler, bytes, max_size).await,
-            Some(Ok(Frame::File(range))) => pump_file(&mut filler, range, max_size).await,
-            Some(Err(error)) => Err(error.into()),
-        };
-        if let Err(error) = pumped {
-            tracing::debug!(%error, "the response was not stored completely");
-            return;
-        }
-    }
-    filler.finish();
-}
-
-async fn append(filler: &mut ObjectFiller, bytes: Bytes, max_size: u64) -> Result<(), PumpError> {
-    let filled = filler.range().start.saturating_add(bytes.len() as u64);
-    if filled > max_size {
-        // The length was not declared. Current readers still get the whole body.
-        filler.do_not_store();
-    }
-    Ok(filler.append(bytes).await?)
-}
-
-async fn pump_file(
-    filler: &mut ObjectFiller,
-    range: FileRange,
-    max_size: u64,
-) -> Result<(), PumpError> {
-    let mut done = 0;
-    while done < range.len {
-        let len = (range.len - done).min(PIECE_BYTES);
-        let (file, at) = (Arc::clone(&range.file), range.offset.saturating_add(done));
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; usize::try_from(len).unwrap_or_default()];
-            file.read_exact_at(&mut piece, at).map(|()| piece)
-        });
-        append(filler, reading.await??.into(), max_size).await?;
-        done += len;
-    }
-    Ok(())
-}
-
-/// Why a body was not copied to its end.
-type PumpError = Box<dyn std::error::Error>;

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::cache_status::CacheStatusWriter;
 use super::compression::{ResponseCompressor, ResponseForm, is_any_allowed, is_worthwhile};
+use super::location::CachedLocation;
 use super::ranges::{GapFetcher, GapResult, MAX_WAIT_DISTANCE};
 
 /// The fields of a 304 (RFC 9110 section 15.4.5). Other fields describe a body that is not sent.
@@ -62,6 +63,22 @@ pub(super) struct SendContext<'a> {
     /// Writes `Cache-Status`.
     pub(super) status_writer: CacheStatusWriter,
     pub(super) compressor: ResponseCompressor<'a>,
+}
+
+impl CachedLocation {
+    /// How a stored response of this age is sent.
+    pub(super) fn hit_context(&self, age: u32, now: Timestamp) -> SendContext<'_> {
+        SendContext {
+            age,
+            now,
+            handling: Handling::Hit,
+            status_writer: self.settings.status_writer(),
+            compressor: ResponseCompressor {
+                cache: &self.cache,
+                compression: self.compression,
+            },
+        }
+    }
 }
 
 impl PreparedResponse {
@@ -203,7 +220,7 @@ impl PreparedResponse {
         }
         let status = self.stored.status();
         if let ResponseForm::Coded(coding) = form
-            && let Some(body) = context.compressor.compressed(self, coding)
+            && let Some(body) = context.compressor.compressed(&self.object, coding)
         {
             let headers = self.headers(context, form);
             let mut response = Response::with_shared_headers(status, headers, body.into());

@@ -21,9 +21,10 @@ use crate::store::{Object, ObjectPiece, ObjectReader, ReadError};
 use apus_http::fields::Ranges;
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
 
-use super::cached::LocationCache;
 use super::clock::now;
-use super::fetch::{FetchedResponse, RequestSnapshot, fill};
+use super::exchange::{FetchedResponse, RequestSnapshot};
+use super::fill::fill;
+use super::location::CachedLocation;
 
 /// A reader that is further ahead of the running fetch fetches its range itself.
 pub(super) const MAX_WAIT_DISTANCE: u64 = 1 << 20;
@@ -36,7 +37,7 @@ const MAX_SHORT_RESPONSES: u32 = 2;
 
 /// Fetches the missing ranges of a stored object on behalf of one request.
 pub(super) struct GapFetcher {
-    cached: Rc<LocationCache>,
+    location: Rc<CachedLocation>,
     snapshot: Rc<RequestSnapshot>,
     /// The strong validator of the stored response.
     if_range: Box<[u8]>,
@@ -66,7 +67,7 @@ enum PartVerdict {
 impl GapFetcher {
     /// `None` if the object is complete, or cannot be completed.
     pub(super) fn of(
-        cached: &Rc<LocationCache>,
+        location: &Rc<CachedLocation>,
         snapshot: &Rc<RequestSnapshot>,
         stored: &StoredResponse,
         object: &Object,
@@ -75,7 +76,7 @@ impl GapFetcher {
             return None;
         }
         Some(Rc::new(Self {
-            cached: Rc::clone(cached),
+            location: Rc::clone(location),
             snapshot: Rc::clone(snapshot),
             if_range: stored.if_range()?.into(),
         }))
@@ -111,7 +112,7 @@ impl GapFetcher {
         object: Arc<Object>,
         range: Range<u64>,
     ) -> GapResult {
-        let store = &self.cached.cache.0.store;
+        let store = &self.location.cache.0.store;
         let Some(filler) = object.fill_first(store, range, MAX_WAIT_DISTANCE) else {
             return GapResult::NotNeeded;
         };
@@ -126,7 +127,7 @@ impl GapFetcher {
             .headers_mut()
             .try_append("if-range", &*self.if_range);
         let requested = now();
-        let response = self.cached.inner.call(request).wait().await;
+        let response = self.location.inner.call(request).wait().await;
         let mut fetched = FetchedResponse {
             response,
             requested,
@@ -135,7 +136,7 @@ impl GapFetcher {
         match self.evaluate(&fetched, &gap, object.length()) {
             PartVerdict::Fits => {
                 let body = fetched.response.take_body();
-                fill(filler, body, self.cached.settings.rules.max_size).await;
+                fill(filler, body, self.location.settings.rules.max_size).await;
                 GapResult::Started
             }
             PartVerdict::Outdated => {
@@ -159,7 +160,7 @@ impl GapFetcher {
         gap: &Range<u64>,
         length: Option<u64>,
     ) -> PartVerdict {
-        let rules = &self.cached.settings.rules;
+        let rules = &self.location.settings.rules;
         let conditions = CachingContext {
             uses: rules.minimum_uses,
             ..CachingContext::default()

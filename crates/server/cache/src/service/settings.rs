@@ -1,85 +1,15 @@
-//! The cache of all sites, and the caching settings of a location.
+//! The caching settings of a location.
 
 use std::borrow::Cow;
-use std::io;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::policy::{CacheNamePattern, CacheRules, RequestKey};
-use crate::store::{CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreSettings};
+use crate::policy::{CacheNamePattern, CacheRules, PresentedRequest, RequestKey};
 use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, Request, Target};
-use tokio::sync::Semaphore;
 
-use super::cached::presented;
-use super::purge::{PurgeAccess, PurgeRequest};
-use super::use_counter::UseCounter;
+use super::device::device;
+use super::purge::PurgeAccess;
 use apus_patterns::Glob;
-
-/// The number of long bodies that are compressed at the same time.
-const MAX_COMPRESSIONS: usize = 2;
-
-/// The stored responses of all sites and workers. It outlives configurations.
-#[derive(Clone, Debug)]
-pub struct Cache(pub(super) Arc<CacheInner>);
-
-#[derive(Debug)]
-pub(super) struct CacheInner {
-    pub(super) store: Store,
-    pub(super) use_counter: UseCounter,
-    /// A permit for each long body that may be compressed at the same time.
-    pub(super) compression_permits: Arc<Semaphore>,
-}
-
-impl Cache {
-    /// An empty cache in memory.
-    pub fn new(settings: StoreSettings) -> Self {
-        Self::of(Store::new(settings))
-    }
-
-    /// A cache in memory and on disk, which finds the responses on disk again. Blocks for a few
-    /// reads.
-    ///
-    /// # Errors
-    /// The directory cannot be made, read or written, or another process use_counter it
-    /// ([`io::ErrorKind::WouldBlock`]).
-    pub fn open(settings: StoreSettings, disk: DiskSettings) -> io::Result<Self> {
-        Store::open(settings, disk).map(Self::of)
-    }
-
-    fn of(store: Store) -> Self {
-        Self(Arc::new(CacheInner {
-            store,
-            use_counter: UseCounter::default(),
-            compression_permits: Arc::new(Semaphore::new(MAX_COMPRESSIONS)),
-        }))
-    }
-
-    /// Counts the stored responses that the purges will apply to. Reads the disk to find URLs with a prefix,
-    /// until `deadline`. Blocks.
-    pub fn count(&self, purges: &[PurgeRequest], deadline: Instant) -> PurgeCount {
-        self.0.store.count(purges, deadline)
-    }
-
-    /// Removes stored responses, or makes them stale. It takes effect immediately; the receipt
-    /// confirms when it would survive a crash.
-    pub fn purge(&self, purge: &PurgeRequest) -> PurgeReceipt {
-        self.0.store.purge(purge)
-    }
-
-    /// Writes everything to the disk and stops using it. Blocks.
-    ///
-    /// # Errors
-    /// Not everything could be written, so that more has to be fetched after a restart.
-    pub fn close(&self) -> io::Result<()> {
-        self.0.store.close()
-    }
-
-    /// Counts of what the cache has done and contains.
-    pub fn statistics(&self) -> CacheStatistics {
-        self.0.store.statistics()
-    }
-}
 
 /// The caching settings of a location.
 #[derive(Clone, Debug)]
@@ -128,7 +58,7 @@ impl Default for CacheSettings {
 impl CacheSettings {
     /// The key under which the response to a request is stored.
     pub fn key(&self, request: &Request) -> RequestKey {
-        let mut presented = presented(request, self);
+        let mut presented = self.presented(request);
         // A request whose path is invalid is rejected, whatever its key.
         let path = presented.path;
         let path = path::normalise_encoded(path).unwrap_or(Cow::Borrowed(path));
@@ -136,8 +66,25 @@ impl CacheSettings {
         self.rules.key.key(&presented)
     }
 
+    /// The properties of a request that the policy needs.
+    pub(super) fn presented<'a>(&self, request: &'a Request) -> PresentedRequest<'a> {
+        let target = self.target(request);
+        PresentedRequest {
+            method: request.method(),
+            scheme: request.scheme(),
+            authority: request.authority().unwrap_or(""),
+            path: target.path(),
+            query: target.query(),
+            headers: request.headers(),
+            device: (self.rules.key.device).then(|| device(request.headers())),
+            has_body: request.has_body(),
+            has_certificate: (request.connection().tls.as_ref())
+                .is_some_and(|tls| tls.client_certificate.is_some()),
+        }
+    }
+
     /// The target that is in the key of a request.
-    pub(super) fn target<'a>(&self, request: &'a Request) -> &'a Target {
+    fn target<'a>(&self, request: &'a Request) -> &'a Target {
         match self.by_sent_target {
             true => request.original_target(),
             false => request.target(),

@@ -1,0 +1,52 @@
+//! A request that is forwarded on behalf of the cache, and the response to it.
+
+use std::sync::Arc;
+
+use crate::policy::{OriginResponse, PresentedRequest, Timestamp};
+use apus_http::{Method, Request, Response};
+
+use super::settings::CacheSettings;
+
+/// A copy of a request without its body, for use while its response is awaited.
+pub(super) struct RequestSnapshot {
+    request: Request,
+    settings: Arc<CacheSettings>,
+}
+
+impl RequestSnapshot {
+    pub(super) fn of(request: &Request, settings: &Arc<CacheSettings>) -> Self {
+        Self {
+            request: request.without_body(),
+            settings: Arc::clone(settings),
+        }
+    }
+
+    pub(super) fn presented(&self) -> PresentedRequest<'_> {
+        self.settings.presented(&self.request)
+    }
+
+    /// A GET request for the same target on behalf of the cache.
+    pub(super) fn to_fetch_request(&self) -> Request {
+        let mut request = self.request.without_body();
+        request.set_method(Method::GET);
+        request
+    }
+}
+
+/// A response, with the times of the request and the receipt.
+pub(super) struct FetchedResponse {
+    pub(super) response: Response,
+    pub(super) requested: Timestamp,
+    pub(super) received: Timestamp,
+}
+
+impl FetchedResponse {
+    pub(super) fn as_origin_response(&self) -> OriginResponse<'_> {
+        OriginResponse {
+            status: self.response.status(),
+            headers: self.response.headers(),
+            requested: self.requested,
+            received: self.received,
+        }
+    }
+}
