@@ -5,8 +5,8 @@
 //! 1. [`extract`] makes the arguments of the handler from the request, or responds with the reason why they cannot be
 //!    made. `extract::multipart` and [`multipart`] read uploads.
 //! 2. [`function`] calls the handler. A handler that is not `async` costs no future.
-//! 3. [`respond`] turns its result into a response; [`error`] and [`rendering`] turn errors into the media type that
-//!    the client accepts. `error_page` is the default body of an error: a page, problem details (RFC 9457), or text.
+//! 3. [`respond`] turns its result into a response, and `into_response_future` one that comes later; [`error`] and
+//!    [`rendering`] turn errors into the media type that the client accepts. `error_page` is the default body of an error: a page, problem details (RFC 9457), or text.
 //!
 //! [`middleware`] has the trait `Middleware`, `Next` (the rest of the request's path behind a layer), `Chain` and
 //! `Layer`; `layered` is a layer around any service. A chain is the layers, and the service or handler behind them,
