@@ -95,9 +95,10 @@ pub fn quic_connection(data: &[u8]) {
                 else {
                     continue;
                 };
-                let own_faults: &[u64] = match by_application {
-                    true => &[H3_INTERNAL_ERROR],
-                    false => &[QUIC_INTERNAL_ERROR, TLS_INTERNAL_ERROR],
+                let own_faults: &[u64] = if by_application {
+                    &[H3_INTERNAL_ERROR]
+                } else {
+                    &[QUIC_INTERNAL_ERROR, TLS_INTERNAL_ERROR]
                 };
                 assert!(!own_faults.contains(&code), "{code:x} {reason}");
             }

@@ -170,9 +170,10 @@ impl Site {
     /// The trusted proxies.
     fn proxies(&self) -> TrustedProxies {
         let trusted = TrustedProxies::new(PROXY.parse::<Network>());
-        match self.is_forwarded {
-            true => trusted.forwarded(),
-            false => trusted,
+        if self.is_forwarded {
+            trusted.forwarded()
+        } else {
+            trusted
         }
     }
 
@@ -294,11 +295,12 @@ impl Site {
     /// A name as applications read it.
     fn name(&self, name: &str) -> String {
         let decoded = decode(name);
-        match self.is_php {
-            true => decoded
+        if self.is_php {
+            decoded
                 .trim_start_matches(' ')
-                .replace([' ', '.', '['], "_"),
-            false => decoded,
+                .replace([' ', '.', '['], "_")
+        } else {
+            decoded
         }
     }
 }

@@ -55,9 +55,10 @@ impl Checks {
 
     /// 422 with all details, if there are any.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(self.into_error()),
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(self.into_error())
         }
     }
 

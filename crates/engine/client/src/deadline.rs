@@ -19,9 +19,10 @@ const EXACT: Duration = Duration::from_secs(2);
 
 /// The first time at which `after` has certainly passed from now.
 pub(crate) fn after(after: Duration) -> Instant {
-    let (now, late) = match after < EXACT {
-        true => (Instant::now(), Duration::ZERO),
-        false => (coarse_now(), TICK),
+    let (now, late) = if after < EXACT {
+        (Instant::now(), Duration::ZERO)
+    } else {
+        (coarse_now(), TICK)
     };
     let end = now.checked_add(after.saturating_add(late));
     // A limit that is too long for the clock is no limit.

@@ -135,9 +135,10 @@ impl RequestUpload {
             out,
             body,
             left: length,
-            state: match is_held {
-                true => UploadState::Held,
-                false => UploadState::Flowing,
+            state: if is_held {
+                UploadState::Held
+            } else {
+                UploadState::Flowing
             },
             ..Self::default()
         }

@@ -96,9 +96,10 @@ pub async fn sleep_until(time: SystemTime) {
             return;
         }
         let passes = async {
-            match clock.is_frozen() {
-                true => std::future::pending().await,
-                false => tokio::time::sleep(left).await,
+            if clock.is_frozen() {
+                std::future::pending().await
+            } else {
+                tokio::time::sleep(left).await
             }
         };
         tokio::select! {
@@ -128,9 +129,10 @@ pub async fn moved() {
 
 /// The test clock of this thread, for a thread that is started: [`TestClock::enter`] there.
 pub fn current() -> Option<TestClock> {
-    match IS_TESTED.load(Ordering::Relaxed) {
-        true => ENTERED.with_borrow(|entered| entered.last().map(|(_, clock)| clock.clone())),
-        false => None,
+    if IS_TESTED.load(Ordering::Relaxed) {
+        ENTERED.with_borrow(|entered| entered.last().map(|(_, clock)| clock.clone()))
+    } else {
+        None
     }
 }
 

@@ -113,9 +113,10 @@ impl<S: Subscriber> Layer<S> for LogLimit {
             return true;
         }
         let entry = entry(place);
-        let factor = match place.target().starts_with("apus_php") {
-            true => APPLICATION_FACTOR,
-            false => 1,
+        let factor = if place.target().starts_with("apus_php") {
+            APPLICATION_FACTOR
+        } else {
+            1
         };
         let is_allowed = entry
             .budget

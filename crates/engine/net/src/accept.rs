@@ -235,9 +235,10 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     let peer = accepted.peer;
     // A proxy is not one client: its clients are counted when their addresses are known.
     let proxies = listener.proxy_protocol_from();
-    let client = match proxies.iter().any(|network| network.contains(&peer)) {
-        true => None,
-        false => peer.ip(),
+    let client = if proxies.iter().any(|network| network.contains(&peer)) {
+        None
+    } else {
+        peer.ip()
     };
     let Some((mut slot, counted)) = admit(worker, client) else {
         return;

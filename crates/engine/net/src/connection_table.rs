@@ -245,9 +245,10 @@ impl SlotState {
         poll_fn(|cx| {
             self.register(cx);
             if self.is_expired() {
-                let kind = match self.evicted.get() {
-                    true => io::ErrorKind::ConnectionAborted,
-                    false => io::ErrorKind::TimedOut,
+                let kind = if self.evicted.get() {
+                    io::ErrorKind::ConnectionAborted
+                } else {
+                    io::ErrorKind::TimedOut
                 };
                 return Poll::Ready(Err(kind.into()));
             }

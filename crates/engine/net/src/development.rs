@@ -34,9 +34,10 @@ impl DevelopmentSocket {
         let Some(path) = path else {
             return Ok(None);
         };
-        match IS_TAKEN.swap(true, Ordering::Relaxed) {
-            true => Err(DevelopmentSocketTaken),
-            false => Ok(Some(Self { path: path.into() })),
+        if IS_TAKEN.swap(true, Ordering::Relaxed) {
+            Err(DevelopmentSocketTaken)
+        } else {
+            Ok(Some(Self { path: path.into() }))
         }
     }
 

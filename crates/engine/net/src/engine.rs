@@ -390,9 +390,10 @@ pub(crate) fn bind(
                 .unwrap_or_else(|| {
                     let workers = plan.workers.get();
                     let bind = || BoundAddress::new(address, workers, &own, binder, sharing);
-                    match needs_free_udp_port(listener) {
-                        true => bind_until_udp_is_free(bind),
-                        false => bind(),
+                    if needs_free_udp_port(listener) {
+                        bind_until_udp_is_free(bind)
+                    } else {
+                        bind()
                     }
                 })
                 .map(Arc::new)

@@ -281,9 +281,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 fn socket_in_use(client: &UnixStream) -> io::Error {
     let owner = rustix::net::sockopt::socket_peercred(client);
     let is_own = owner.is_ok_and(|owner| owner.pid == rustix::process::getpid());
-    let message = match is_own {
-        true => "this process listens on this socket already",
-        false => "another process listens on this socket",
+    let message = if is_own {
+        "this process listens on this socket already"
+    } else {
+        "another process listens on this socket"
     };
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }

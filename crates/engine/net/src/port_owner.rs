@@ -33,9 +33,10 @@ pub(crate) fn owner_of(port: u16) -> Option<PortOwner> {
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok())
         .any(|file| sockets.iter().any(|socket| file == Path::new(socket)));
-    Some(match is_own {
-        true => PortOwner::ThisProcess,
-        false => PortOwner::AnotherProcess,
+    Some(if is_own {
+        PortOwner::ThisProcess
+    } else {
+        PortOwner::AnotherProcess
     })
 }
 

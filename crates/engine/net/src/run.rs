@@ -172,12 +172,11 @@ fn take_over(
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut fresh = Vec::new();
     for (listener, ListenerSockets { socket, quic }) in plan.listeners.iter().zip(sockets) {
-        let socket = match accepting.contains_key(&listener.address) {
-            true => None,
-            false => {
-                let is_inherited = matches!(listener.address, ListenAddress::Inherited { .. });
-                Some(AcceptSocket::new(socket, is_inherited)?)
-            }
+        let socket = if accepting.contains_key(&listener.address) {
+            None
+        } else {
+            let is_inherited = matches!(listener.address, ListenAddress::Inherited { .. });
+            Some(AcceptSocket::new(socket, is_inherited)?)
         };
         fresh.push((listener, ListenerParts::of(listener), socket, quic));
     }

@@ -37,9 +37,10 @@ pub fn spawn_dependent(
             // A change of the user resets it, so it comes last.
             set_parent_process_death_signal(Some(Signal::TERM))?;
             // The parent may have ended before that was set.
-            match getppid() == Some(us) {
-                true => Ok(()),
-                false => Err(io::ErrorKind::BrokenPipe.into()),
+            if getppid() == Some(us) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::BrokenPipe.into())
             }
         });
     }

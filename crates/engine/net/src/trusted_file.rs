@@ -25,19 +25,21 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// The file cannot be read, is none, or is larger, or another user may have chosen it.
 pub fn read_trusted_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = match geteuid().is_root() {
-        true => FileLookup::open(path)?,
+    let file = if geteuid().is_root() {
+        FileLookup::open(path)?
+    } else {
         // Another user gains nothing by what this one could not read.
-        false => open_regular(CWD, path, OFlags::empty())?,
+        open_regular(CWD, path, OFlags::empty())?
     };
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(io::Error::new(
+    if bytes.len() as u64 > limit {
+        Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!("it is larger than {} MB", limit >> 20),
-        )),
-        false => Ok(bytes),
+        ))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -158,9 +160,10 @@ impl FileLookup {
                 Ok(None)
             }
             FileType::Symlink => {
-                let control = match [0, self.top].contains(&facts.st_uid) {
-                    true => folder.control,
-                    false => NameControl::User(facts.st_uid),
+                let control = if [0, self.top].contains(&facts.st_uid) {
+                    folder.control
+                } else {
+                    NameControl::User(facts.st_uid)
                 };
                 self.follow(&found, control)?;
                 Ok(None)
@@ -228,9 +231,10 @@ fn open_regular(
     let found = rustix::fs::statat(
         folder.as_fd(),
         path,
-        match more.contains(OFlags::NOFOLLOW) {
-            true => rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-            false => rustix::fs::AtFlags::empty(),
+        if more.contains(OFlags::NOFOLLOW) {
+            rustix::fs::AtFlags::SYMLINK_NOFOLLOW
+        } else {
+            rustix::fs::AtFlags::empty()
         },
     )?;
     // To open a device can have effects.

@@ -61,9 +61,10 @@ impl ConnectionCore {
         now: Instant,
         handshake_deadline: Instant,
     ) -> Self {
-        let progress = match protocol.side().is_server() {
-            true => Progress::HalfOpen,
-            false => Progress::Accepted,
+        let progress = if protocol.side().is_server() {
+            Progress::HalfOpen
+        } else {
+            Progress::Accepted
         };
         Self {
             handle,

@@ -75,10 +75,13 @@ impl<'a> PacketHandler<'a> {
                 }
             }
             Some(DatagramEvent::Response(transmit)) => self.respond(&transmit),
-            Some(DatagramEvent::NewConnection(incoming)) => match self.state.is_stopping.get() {
-                true => self.pass_on(&incoming, packet),
-                false => self.admit(incoming),
-            },
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if self.state.is_stopping.get() {
+                    self.pass_on(&incoming, packet)
+                } else {
+                    self.admit(incoming)
+                }
+            }
         }
     }
 
@@ -97,10 +100,11 @@ impl<'a> PacketHandler<'a> {
             && !self.state.replace_half_open(self.now, network)
         {
             let is_own = network == client_network(client) && half_open.of_client(client) > 0;
-            return match is_own {
+            return if is_own {
                 // The client repeats its packet after a moment, when there may be room.
-                true => self.state.count(|counters| counters.ignored += 1),
-                false => self.refuse(&incoming),
+                self.state.count(|counters| counters.ignored += 1)
+            } else {
+                self.refuse(&incoming)
             };
         }
         let accepted = self.state.protocol.borrow_mut().accept(self.now, incoming);

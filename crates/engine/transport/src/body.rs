@@ -261,9 +261,10 @@ impl Drop for BodySender {
         let mut state = self.0.borrow_mut();
         if state.end.is_none() {
             let whole = state.remaining == Some(state.waiting() as u64);
-            state.end = Some(match whole {
-                true => Ok(None),
-                false => Err(BodyError::Disconnected),
+            state.end = Some(if whole {
+                Ok(None)
+            } else {
+                Err(BodyError::Disconnected)
             });
         }
         if let Some(reader) = state.reader.take() {

@@ -41,9 +41,10 @@ impl BodyChunk {
             Self::Read(mut read) => {
                 let (bytes, rest) = &mut *read;
                 let part = bytes.split_to(bytes.len().min(most));
-                *self = match bytes.is_empty() {
-                    true => Self::file(rest.clone()),
-                    false => Self::Read(read),
+                *self = if bytes.is_empty() {
+                    Self::file(rest.clone())
+                } else {
+                    Self::Read(read)
                 };
                 Some(ChunkPart::Bytes(part))
             }

@@ -167,12 +167,11 @@ impl WriteBatch {
         transport: &mut Transport,
         buffers: &BufferPool,
     ) -> Poll<io::Result<usize>> {
-        let written = match self.parts.is_empty() {
-            true => {
-                let bytes = self.bytes.get(self.start.bytes..).unwrap_or_default();
-                ready!(transport.poll_write(cx, &[IoSlice::new(bytes)]))?
-            }
-            false => ready!(transport.poll_write(cx, &self.slices()))?,
+        let written = if self.parts.is_empty() {
+            let bytes = self.bytes.get(self.start.bytes..).unwrap_or_default();
+            ready!(transport.poll_write(cx, &[IoSlice::new(bytes)]))?
+        } else {
+            ready!(transport.poll_write(cx, &self.slices()))?
         };
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));

@@ -108,8 +108,9 @@ impl RememberMe {
 
 /// The name of the cookie. Over TLS no other host can set it.
 fn name(client: ClientInfo) -> &'static str {
-    match client.is_secure {
-        true => "__Host-remember",
-        false => "remember",
+    if client.is_secure {
+        "__Host-remember"
+    } else {
+        "remember"
     }
 }

@@ -123,18 +123,20 @@ impl Error for PostgresError {}
 /// cannot be reached, else 500. `None` for any other type.
 pub fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
     let error = error.downcast::<sqlx::Error>().ok()?;
-    let response = match is_unavailable(&error) {
-        true => apus_handler::Error::of(StatusCode::SERVICE_UNAVAILABLE)
-            .header(header::RETRY_AFTER, HeaderValue::from_static("5")),
-        false => apus_handler::Error::of(StatusCode::INTERNAL_SERVER_ERROR),
+    let response = if is_unavailable(&error) {
+        apus_handler::Error::of(StatusCode::SERVICE_UNAVAILABLE)
+            .header(header::RETRY_AFTER, HeaderValue::from_static("5"))
+    } else {
+        apus_handler::Error::of(StatusCode::INTERNAL_SERVER_ERROR)
     };
     let of_database = error.as_database_error();
     let is_postgres = of_database
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
         .is_some();
-    Some(match is_postgres {
-        true => response.caused_by(PostgresError(*error)),
-        false => response.caused_by(*error),
+    Some(if is_postgres {
+        response.caused_by(PostgresError(*error))
+    } else {
+        response.caused_by(*error)
     })
 }
 

@@ -459,9 +459,10 @@ pub(crate) fn failure_text(error: &apus_handler::Error) -> String {
         }
         cause = error.source();
     }
-    match texts.is_empty() {
-        true => error.status_code().to_string(),
-        false => texts.join(": "),
+    if texts.is_empty() {
+        error.status_code().to_string()
+    } else {
+        texts.join(": ")
     }
 }
 

@@ -21,27 +21,25 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> TokenStre
 fn expanded(arguments: TokenStream, function: &TokenStream) -> syn::Result<TokenStream> {
     let item: ItemFn = parse2(function.clone())
         .map_err(|error| Error::new(error.span(), "a handler is a function"))?;
-    let is_blocking = match arguments.is_empty() {
-        true => false,
-        false => {
-            let message = "write `#[handler]` or `#[handler(blocking)]`";
-            let error = |span| Error::new(span, message);
-            let word: Ident = parse2(arguments).map_err(|wrong| error(wrong.span()))?;
-            if word != "blocking" {
-                return Err(error(word.span()));
-            }
-            true
+    let is_blocking = if arguments.is_empty() {
+        false
+    } else {
+        let message = "write `#[handler]` or `#[handler(blocking)]`";
+        let error = |span| Error::new(span, message);
+        let word: Ident = parse2(arguments).map_err(|wrong| error(wrong.span()))?;
+        if word != "blocking" {
+            return Err(error(word.span()));
         }
+        true
     };
     let types = signature::arguments(&item)?;
     let mut checks = signature::checks(&types);
     checks.extend(signature::check_response(&item));
-    let function = match is_blocking {
-        false => quote!(#item),
-        true => {
-            checks.extend(sent(&item, &types));
-            on_another_thread(item)?
-        }
+    let function = if is_blocking {
+        checks.extend(sent(&item, &types));
+        on_another_thread(item)?
+    } else {
+        quote!(#item)
     };
     Ok(quote! {
         #function

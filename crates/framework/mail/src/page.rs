@@ -182,9 +182,10 @@ fn show(mail: &CaughtMail, base: &str) -> Response {
 }
 
 fn subject(mail: &CaughtMail) -> String {
-    match mail.subject.is_empty() {
-        true => "(no subject)".to_owned(),
-        false => escape_html(&mail.subject),
+    if mail.subject.is_empty() {
+        "(no subject)".to_owned()
+    } else {
+        escape_html(&mail.subject)
     }
 }
 

@@ -57,9 +57,10 @@ impl BodyPieces {
 
     fn counted(&mut self, piece: Bytes) -> Result<Bytes, StorageError> {
         self.read = self.read.saturating_add(piece.len() as u64);
-        match self.read > self.max {
-            true => Err(StorageError::TooLarge { max: self.max }),
-            false => Ok(piece),
+        if self.read > self.max {
+            Err(StorageError::TooLarge { max: self.max })
+        } else {
+            Ok(piece)
         }
     }
 }

@@ -82,9 +82,10 @@ impl<Id: StreamId> Schedule<Id> {
         let sequential =
             !level.sequential.is_empty() && (level.sequential_next || level.interleaved.is_empty());
         level.sequential_next = !sequential;
-        let stream = match sequential {
-            true => level.sequential.pop_first().map(|(_, stream)| stream),
-            false => level.interleaved.pop_front(),
+        let stream = if sequential {
+            level.sequential.pop_first().map(|(_, stream)| stream)
+        } else {
+            level.interleaved.pop_front()
         };
         if level.is_empty() {
             self.occupied &= !bit(urgency);

@@ -133,12 +133,11 @@ impl EncodingNegotiation {
             let is_part = response.status() == StatusCode::PARTIAL_CONTENT
                 && !response.is_coding_chosen()
                 && self.varies_with_part(response.headers());
-            match is_part {
-                true => {
-                    drop(response);
-                    service.call(whole).wait().await
-                }
-                false => response,
+            if is_part {
+                drop(response);
+                service.call(whole).wait().await
+            } else {
+                response
             }
         })
     }

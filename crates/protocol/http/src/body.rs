@@ -206,9 +206,10 @@ impl Body {
     #[must_use]
     pub fn preceded_by(self, frames: impl IntoIterator<Item = Frame>) -> Self {
         let first: VecDeque<Frame> = frames.into_iter().collect();
-        match first.is_empty() {
-            true => self,
-            false => Self::stream(PrecededBody { first, rest: self }),
+        if first.is_empty() {
+            self
+        } else {
+            Self::stream(PrecededBody { first, rest: self })
         }
     }
 

@@ -507,9 +507,10 @@ impl Headers {
         {
             let whole = line.whole();
             let name = wire.get(line.name()).unwrap_or_default();
-            line.field = match found.is_of_letters {
-                true => KnownField::of_letters(name),
-                false => KnownField::of(name),
+            line.field = if found.is_of_letters {
+                KnownField::of_letters(name)
+            } else {
+                KnownField::of(name)
             };
             read = whole.end;
             *lines_left = lines_left.saturating_sub(1);

@@ -67,14 +67,13 @@ impl Target {
         // An empty path is the same as `/` (RFC 9110 section 4.2.3), and origin-form has only that;
         // for OPTIONS it means the server as a whole, which is `*` (RFC 9112 section 3.2.4).
         let with_path;
-        let text = match path.starts_with('/') {
-            true => text,
-            false => {
-                let is_server = path.is_empty() && *method == Method::OPTIONS;
-                with_path = format!("{before}{}{path}", if is_server { '*' } else { '/' });
-                u16::try_from(with_path.len()).map_err(|_| InvalidTarget)?;
-                &with_path
-            }
+        let text = if path.starts_with('/') {
+            text
+        } else {
+            let is_server = path.is_empty() && *method == Method::OPTIONS;
+            with_path = format!("{before}{}{path}", if is_server { '*' } else { '/' });
+            u16::try_from(with_path.len()).map_err(|_| InvalidTarget)?;
+            &with_path
         };
         Ok(whole(text, scheme, (start, path_start), path_start))
     }

@@ -68,9 +68,10 @@ impl Assembler {
             // uploads that lost many packets in a full queue, and a client that sends every second byte made 12 MB
             // of entries of 1.9 MB of data (RUSTSEC-2026-0185).
             let is_too_much = self.ahead.len() * OVERHEAD > MOST_OVERHEAD + self.capacity;
-            return match is_too_much {
-                true => Err(TooManyGaps),
-                false => Ok(()),
+            return if is_too_much {
+                Err(TooManyGaps)
+            } else {
+                Ok(())
             };
         }
         // Nearly all data arrives in order, which then never touches the tree.

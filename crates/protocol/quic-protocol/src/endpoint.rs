@@ -257,11 +257,12 @@ impl ProtocolEndpoint {
         let (destination, client) = (packet.destination, packet.source);
         let version = packet.version?;
         let token = packet.bytes.get(packet.token.clone()).unwrap_or_default();
-        let token = match token.is_empty() {
-            true => None,
-            false => server
+        let token = if token.is_empty() {
+            None
+        } else {
+            server
                 .tokens
-                .open(version, SystemTime::now(), source.remote, token),
+                .open(version, SystemTime::now(), source.remote, token)
         };
         // Only a client of QUIC can have made it.
         let suite = self.config.initial_suite;

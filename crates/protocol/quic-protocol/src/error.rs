@@ -129,9 +129,10 @@ impl fmt::Display for TransportError {
         if let Some(frame) = self.frame {
             write!(f, " in a frame of type {frame:#x}")?;
         }
-        match self.reason.is_empty() {
-            true => Ok(()),
-            false => write!(f, ": {}", self.reason),
+        if self.reason.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.reason)
         }
     }
 }

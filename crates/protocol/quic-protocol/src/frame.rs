@@ -146,13 +146,14 @@ impl<'a> Ack<'a> {
         }
         let mut ranges = before;
         let ranges = ranges.bytes(before.remaining() - reader.remaining())?;
-        let ecn = match has_ecn {
-            true => Some(EcnCounts {
+        let ecn = if has_ecn {
+            Some(EcnCounts {
                 ect0: reader.integer()?,
                 ect1: reader.integer()?,
                 ce: reader.integer()?,
-            }),
-            false => None,
+            })
+        } else {
+            None
         };
         Some(Self {
             largest,
@@ -467,9 +468,10 @@ pub(crate) fn write_close(
     most: usize,
     buffer: &mut Vec<u8>,
 ) {
-    match by_application {
-        true => write_integers(kind::APPLICATION_CLOSE, [code], buffer),
-        false => write_integers(kind::CONNECTION_CLOSE, [code, frame], buffer),
+    if by_application {
+        write_integers(kind::APPLICATION_CLOSE, [code], buffer)
+    } else {
+        write_integers(kind::CONNECTION_CLOSE, [code, frame], buffer)
     }
     let room = most
         .saturating_sub(most_of_integers(2) + 2)

@@ -182,9 +182,10 @@ fn mark_of_period(period: u64) -> u8 {
 fn period_of_mark(mark: u8, time: SystemTime) -> Option<u64> {
     let next = seconds(time) / KEY_PERIOD + 1;
     let age = mark_of_period(next).wrapping_sub(mark);
-    match age <= KEY_PERIODS + 1 {
-        true => next.checked_sub(age.into()),
-        false => None,
+    if age <= KEY_PERIODS + 1 {
+        next.checked_sub(age.into())
+    } else {
+        None
     }
 }
 
@@ -250,9 +251,10 @@ impl UsedTokens {
         let start = *self.start.get_or_insert(time);
         let age = time.duration_since(start).unwrap_or_default();
         if age >= NEW_TOKEN_LIFETIME {
-            self.previous = match age < NEW_TOKEN_LIFETIME * 2 {
-                true => std::mem::take(&mut self.current),
-                false => Vec::new(),
+            self.previous = if age < NEW_TOKEN_LIFETIME * 2 {
+                std::mem::take(&mut self.current)
+            } else {
+                Vec::new()
             };
             self.current = Vec::new();
             self.start = Some(time);

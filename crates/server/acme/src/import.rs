@@ -120,13 +120,14 @@ impl ForeignCertificates {
                 );
             }
         }
-        match is_known {
-            true => Ok(found),
-            false => Err(CertificateStoreError::Damaged(
+        if is_known {
+            Ok(found)
+        } else {
+            Err(CertificateStoreError::Damaged(
                 folder.to_owned(),
                 "expected a folder of certbot (live/), acme.sh (NAME/fullchain.cer) or Caddy (certificates/)"
                     .to_owned(),
-            )),
+            ))
         }
     }
 

@@ -184,9 +184,10 @@ impl CertificateOrder<'_> {
     /// The private key of a new certificate: that of the old one if it is to be used again, and has the right kind.
     fn key_for_order(&self, state: &CertificateState) -> Result<String, IssueError> {
         let kind = self.managed.settings.key_type;
-        let old = match self.managed.settings.reuse_key && !state.revoked {
-            true => self.store.certificate_key(self.managed)?,
-            false => None,
+        let old = if self.managed.settings.reuse_key && !state.revoked {
+            self.store.certificate_key(self.managed)?
+        } else {
+            None
         };
         let old = old.filter(|pem| KeyPair::from_pem(pem).is_ok_and(|key| is_of_kind(&key, kind)));
         match old {
@@ -342,9 +343,10 @@ impl CertificateOrder<'_> {
                 // An authority that has forgotten the order says so. It is not given up for other failures, unless there are many.
                 let is_given_up =
                     self.observations.is_refusal() || state.failures >= MOST_FAILURES_OF_ONE_ORDER;
-                return match is_given_up && error.is_of_the_request() {
-                    true => Ok(None),
-                    false => Err(error),
+                return if is_given_up && error.is_of_the_request() {
+                    Ok(None)
+                } else {
+                    Err(error)
                 };
             }
         };
@@ -517,9 +519,10 @@ impl CertificateOrder<'_> {
             .get(failures as usize % possible.len().max(1))
             .copied()
             .ok_or_else(|| {
-                let why = match is_wildcard {
-                    true => "a wildcard needs dns-01, and so something that publishes TXT records",
-                    false => "the authority offers none of the allowed challenges",
+                let why = if is_wildcard {
+                    "a wildcard needs dns-01, and so something that publishes TXT records"
+                } else {
+                    "the authority offers none of the allowed challenges"
                 };
                 IssueError::new(format!("{name}: {why}"))
             })

@@ -81,9 +81,10 @@ impl IssueError {
 
     /// The failures of several authorities.
     pub(crate) fn of_several(text: String, is_rate_limited: bool) -> Self {
-        let kind = match is_rate_limited {
-            true => IssueErrorKind::RateLimited,
-            false => IssueErrorKind::Other,
+        let kind = if is_rate_limited {
+            IssueErrorKind::RateLimited
+        } else {
+            IssueErrorKind::Other
         };
         Self {
             kind,

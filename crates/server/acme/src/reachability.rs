@@ -72,9 +72,10 @@ async fn check_name(
     let _open = challenges.add_http(&token, &value);
     let mut findings = Vec::new();
     for address in addresses.iter().take(MOST_ADDRESSES) {
-        let finding = match is_local(*address) {
-            true => AddressFinding::Here,
-            false => probe(name, (*address, HTTP_PORT).into(), &token, &value).await,
+        let finding = if is_local(*address) {
+            AddressFinding::Here
+        } else {
+            probe(name, (*address, HTTP_PORT).into(), &token, &value).await
         };
         findings.push((*address, finding));
     }
@@ -106,19 +107,18 @@ fn judge(name: &str, findings: &[(IpAddr, AddressFinding)]) -> Result<(), IssueE
             AddressFinding::Elsewhere | AddressFinding::Silent { is_excluded: true }
         )
     });
-    match is_certain {
-        true => Err(IssueError::not_ready(format!(
+    if is_certain {
+        Err(IssueError::not_ready(format!(
             "{name} points to {others}, which is not this machine: no certificate is ordered until DNS points here (behind a \
              load balancer, set acme_check_dns = false)"
-        ))),
-        false => {
-            tracing::warn!(
-                name,
-                others,
-                "it cannot be known whether a name points to this machine: its addresses do not respond from here"
-            );
-            Ok(())
-        }
+        )))
+    } else {
+        tracing::warn!(
+            name,
+            others,
+            "it cannot be known whether a name points to this machine: its addresses do not respond from here"
+        );
+        Ok(())
     }
 }
 
@@ -129,15 +129,16 @@ fn is_local(address: IpAddr) -> bool {
 
 /// Whether packets of this machine to the Internet have a public address as their source. Nothing is sent.
 fn has_public_address(is_ipv4: bool) -> bool {
-    let (any, target): (IpAddr, IpAddr) = match is_ipv4 {
-        true => (
+    let (any, target): (IpAddr, IpAddr) = if is_ipv4 {
+        (
             Ipv4Addr::UNSPECIFIED.into(),
             Ipv4Addr::new(1, 1, 1, 1).into(),
-        ),
-        false => (
+        )
+    } else {
+        (
             Ipv6Addr::UNSPECIFIED.into(),
             Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111).into(),
-        ),
+        )
     };
     let local = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((target, 53))?;

@@ -39,9 +39,10 @@ pub(crate) fn pause_after(failures: u32, is_rate_limited: bool, fraction: f64) -
     let pause = FIRST_PAUSE
         .saturating_mul(1 << doublings)
         .min(LONGEST_PAUSE);
-    let pause = match is_rate_limited {
-        true => pause.max(LIMITED_PAUSE),
-        false => pause,
+    let pause = if is_rate_limited {
+        pause.max(LIMITED_PAUSE)
+    } else {
+        pause
     };
     pause.mul_f64(1.0 + fraction.clamp(0.0, 1.0) / 4.0)
 }

@@ -125,9 +125,10 @@ impl fmt::Display for ManagedCertificate {
             .allowed_challenges()
             .map(ChallengeKind::name)
             .collect();
-        let kind = match self.is_additional {
-            true => format!("{} ", self.settings.key_type.name()),
-            false => String::new(),
+        let kind = if self.is_additional {
+            format!("{} ", self.settings.key_type.name())
+        } else {
+            String::new()
         };
         write!(
             f,
@@ -161,9 +162,10 @@ impl ManagedCertificate {
             1 => first.to_owned(),
             _ => format!("{first}-{hash:016x}"),
         };
-        match self.is_additional {
-            true => format!("{id}+{}", self.settings.key_type.name()),
-            false => id,
+        if self.is_additional {
+            format!("{id}+{}", self.settings.key_type.name())
+        } else {
+            id
         }
     }
 }

@@ -202,9 +202,10 @@ impl CertificateStore {
 fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
     let is_alone = stored.secrets.len() == 1;
     let secrets = stored.secrets.iter().filter_map(|one| {
-        let active_from = match is_alone {
-            true => one.created,
-            false => one.created + SPREADING_TIME,
+        let active_from = if is_alone {
+            one.created
+        } else {
+            one.created + SPREADING_TIME
         };
         let secret = decoded(&one.secret)?;
         Some(TicketSecret::new(secret, SystemTime::from(active_from)))

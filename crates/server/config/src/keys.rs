@@ -157,11 +157,12 @@ fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Optio
                 format!("the environment variable {name} is not set"),
                 "read here",
             );
-            reader.report(finding.help(match is_request_variable(&name) {
-                true => format!(
+            reader.report(finding.help(if is_request_variable(&name) {
+                format!(
                     "write ${name} for the variable of a request, or $${{{name}}} before a letter"
-                ),
-                false => format!("set it, or give a default: ${{{name}:-default}}"),
+                )
+            } else {
+                format!("set it, or give a default: ${{{name}:-default}}")
             }));
             None
         }
@@ -202,9 +203,10 @@ impl TableNode<'_> {
         };
         let node = ValueNode::new(value, self.span.file);
         let outer = std::mem::replace(&mut reader.key, name.to_owned());
-        let read = match reader.broken.contains(&node.span) || is_mistaken(&node, reader) {
-            true => None,
-            false => Setting::read(&node, reader),
+        let read = if reader.broken.contains(&node.span) || is_mistaken(&node, reader) {
+            None
+        } else {
+            Setting::read(&node, reader)
         };
         reader.key = outer;
         if read.is_none() {

@@ -52,9 +52,10 @@ fn warn(private: &PrivateFiles, reader: &mut ConfigReader<'_>) {
         files.dedup();
         let names = files.iter().take(NAMED).map(|path| {
             let name = path.strip_prefix(&real).unwrap_or(path);
-            match name == Path::new("") {
-                true => path.display().to_string(),
-                false => name.display().to_string(),
+            if name == Path::new("") {
+                path.display().to_string()
+            } else {
+                name.display().to_string()
             }
         });
         let mut names = names.collect::<Vec<_>>().join(", ");

@@ -208,9 +208,10 @@ impl StringType for SizeWithUnit {
             _ => return Err(UNITS.to_owned()),
         };
         let bytes = number * bytes as f64;
-        match bytes < u64::MAX as f64 {
-            true => Ok(Self(bytes as u64)),
-            false => Err("it is too large".to_owned()),
+        if bytes < u64::MAX as f64 {
+            Ok(Self(bytes as u64))
+        } else {
+            Err("it is too large".to_owned())
         }
     }
 }

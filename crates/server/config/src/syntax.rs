@@ -147,9 +147,10 @@ impl RepairedText {
                 true
             }
             None if error.message().contains("duplicate key") => {
-                match is_header(self.line(&line)) {
-                    true => self.remove_table(&line),
-                    false => self.blank(line),
+                if is_header(self.line(&line)) {
+                    self.remove_table(&line)
+                } else {
+                    self.blank(line)
                 }
                 true
             }
@@ -171,9 +172,12 @@ impl RepairedText {
     /// Replaces bytes by blanks, except for ends of lines.
     fn blank(&mut self, bytes: Range<usize>) {
         let blanks: Vec<u8> = (self.text.bytes().enumerate())
-            .map(|(at, byte)| match bytes.contains(&at) && byte != b'\n' {
-                true => b' ',
-                false => byte,
+            .map(|(at, byte)| {
+                if bytes.contains(&at) && byte != b'\n' {
+                    b' '
+                } else {
+                    byte
+                }
             })
             .collect();
         self.text = String::from_utf8(blanks).unwrap_or_default();
@@ -207,9 +211,10 @@ impl RepairedText {
             return;
         }
         let value = line.start + start + key;
-        let comma = match text.trim_end().ends_with(',') {
-            true => ",",
-            false => "",
+        let comma = if text.trim_end().ends_with(',') {
+            ","
+        } else {
+            ""
         };
         let replacement = format!("{}=0{comma}", rest.get(..key).unwrap_or_default());
         let from = line.start + start;

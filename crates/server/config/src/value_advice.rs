@@ -100,11 +100,12 @@ const REFUSED: &[TextAdvice] = &[
             let rest = text.split_once("//").map_or(text, |(_, rest)| rest);
             let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
             let host = host_of(authority);
-            match rest.trim_end_matches('/') == authority {
-                true => format!("a server name has no scheme and no path: write \"{host}\""),
-                false => format!(
+            if rest.trim_end_matches('/') == authority {
+                format!("a server name has no scheme and no path: write \"{host}\"")
+            } else {
+                format!(
                     "a server name has no scheme and no path: write \"{host}\", and the path in [[sites.locations]]"
-                ),
+                )
             }
         },
     },

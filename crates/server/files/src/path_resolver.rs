@@ -115,9 +115,10 @@ impl PathResolver<'_> {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let name = relative.strip_suffix(b"/").unwrap_or(relative);
         if self.is_refused(name) {
-            return match self.options.runs_programs && self.is_program(name) {
-                true => ResolvedPath::Program(name.to_vec()),
-                false => ResolvedPath::NotFound,
+            return if self.options.runs_programs && self.is_program(name) {
+                ResolvedPath::Program(name.to_vec())
+            } else {
+                ResolvedPath::NotFound
             };
         }
         let opened = match self.root.open(name) {
@@ -125,9 +126,10 @@ impl PathResolver<'_> {
             Err(errno) => return error_of(errno),
         };
         if opened.metadata.is_file() {
-            return match path.ends_with(b"/") {
-                true => ResolvedPath::NotFound,
-                false => self.with_siblings(name, UnreadFile::new(opened)),
+            return if path.ends_with(b"/") {
+                ResolvedPath::NotFound
+            } else {
+                self.with_siblings(name, UnreadFile::new(opened))
             };
         }
         if !opened.metadata.is_dir() {
@@ -159,9 +161,10 @@ impl PathResolver<'_> {
                 },
             }
         }
-        match self.options.listing {
-            true => ResolvedPath::Listing(name.to_vec()),
-            false => ResolvedPath::NoIndex,
+        if self.options.listing {
+            ResolvedPath::Listing(name.to_vec())
+        } else {
+            ResolvedPath::NoIndex
         }
     }
 

@@ -179,9 +179,10 @@ impl WorkerFiles {
             });
             return method_not_allowed(&request).into();
         }
-        let path = match self.options.encoded_slashes {
-            false => request.plain_path(),
-            true => request.normal_path(),
+        let path = if self.options.encoded_slashes {
+            request.normal_path()
+        } else {
+            request.plain_path()
         };
         let Ok(path) = path else {
             note(&request, || {
@@ -323,9 +324,10 @@ impl WorkerFiles {
                     return FilesOutcome::Response(fallback.call(request));
                 }
                 // At the same path, it would be rewritten again.
-                match request.plain_path().is_ok_and(|new| *new == *path) {
-                    true => FilesOutcome::Response(self.respond_after_rewrite(request)),
-                    false => FilesOutcome::Rewritten(request),
+                if request.plain_path().is_ok_and(|new| *new == *path) {
+                    FilesOutcome::Response(self.respond_after_rewrite(request))
+                } else {
+                    FilesOutcome::Rewritten(request)
                 }
             }
         }
@@ -537,9 +539,10 @@ impl WorkerFiles {
         }
         let accept = AcceptEncoding::parse(headers.get_all("accept-encoding"));
         if entry.plain.coding != Coding::Identity {
-            return match accept.accepts(entry.plain.coding) {
-                true => plain(),
-                false => self.choose_decoded(entry, &accept),
+            return if accept.accepts(entry.plain.coding) {
+                plain()
+            } else {
+                self.choose_decoded(entry, &accept)
             };
         }
         let mut possible = None;

@@ -159,12 +159,13 @@ impl RootFolder {
             opened => return self.checked(File::from(opened?), path),
         };
         let found = self.checked(File::from(fd), path)?;
-        match found.metadata.is_dir() {
-            true => Ok(FileHandle {
+        if found.metadata.is_dir() {
+            Ok(FileHandle {
                 is_readable: false,
                 ..found
-            }),
-            false => Err(Errno::ACCESS),
+            })
+        } else {
+            Err(Errno::ACCESS)
         }
     }
 
@@ -202,13 +203,14 @@ impl RootFolder {
             }
             None => secrets.files.contains(opened(None)),
         };
-        match is_private {
-            true => Err(Errno::NOENT),
-            false => Ok(FileHandle {
+        if is_private {
+            Err(Errno::NOENT)
+        } else {
+            Ok(FileHandle {
                 file,
                 metadata,
                 is_readable: true,
-            }),
+            })
         }
     }
 

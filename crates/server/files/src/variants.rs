@@ -401,9 +401,12 @@ fn compress(
     }
     let length = source.len();
     let mut encoder = ContentEncoder::new(effort.encoding(coding, length))?;
-    source.read(|piece| match is_cancelled() {
-        true => Err(io::ErrorKind::Interrupted.into()),
-        false => encoder.write(piece),
+    source.read(|piece| {
+        if is_cancelled() {
+            Err(io::ErrorKind::Interrupted.into())
+        } else {
+            encoder.write(piece)
+        }
     })?;
     let made = encoder.finish()?;
     let is_smaller = (made.len() as u64) < length.saturating_sub(length / 10);

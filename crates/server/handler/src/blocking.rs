@@ -41,9 +41,10 @@ impl HandlerPlace {
     pub(crate) fn watch<T>(self, run: impl FnOnce() -> T) -> T {
         let start = now();
         #[cfg(feature = "blocked-stacks")]
-        let returned = match ARE_STACKS_REPORTED.load(Ordering::Relaxed) {
-            true => apus_watchdog::run_watched(LONGEST, self.stack_report(), run),
-            false => run(),
+        let returned = if ARE_STACKS_REPORTED.load(Ordering::Relaxed) {
+            apus_watchdog::run_watched(LONGEST, self.stack_report(), run)
+        } else {
+            run()
         };
         #[cfg(not(feature = "blocked-stacks"))]
         let returned = run();

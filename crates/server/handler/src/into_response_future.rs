@@ -59,9 +59,10 @@ impl<R: IntoResponse> IntoResponseFuture<ResponseMarker> for R {
         place: Option<HandlerPlace>,
     ) -> ResponseFuture {
         let response = call_now(|| call().into_response(), place);
-        ResponseFuture::Now(match Rendering::changes(&response) {
-            true => rendering().apply(response),
-            false => response,
+        ResponseFuture::Now(if Rendering::changes(&response) {
+            rendering().apply(response)
+        } else {
+            response
         })
     }
 

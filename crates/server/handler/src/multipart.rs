@@ -242,9 +242,10 @@ impl MultipartParser {
             return Err(MultipartError::NoName);
         }
         let Some(end) = memmem::find(looked_at, b"\r\n\r\n") else {
-            return match looked_at.len() < MAX_HEAD {
-                true => Ok(ParseStep::More),
-                false => Err(MultipartError::HeadTooLong),
+            return if looked_at.len() < MAX_HEAD {
+                Ok(ParseStep::More)
+            } else {
+                Err(MultipartError::HeadTooLong)
             };
         };
         let head = self.window.split_to(end);
@@ -624,9 +625,10 @@ mod tests {
             let body = format!("--b-1\r\n{front}{value}\r\n\r\n\r\n--b-1--");
             for size in [1000, body.len()] {
                 let found = all(body.as_bytes(), size).map(|events| events.len());
-                let expected = match is_accepted {
-                    true => Ok(3),
-                    false => Err(MultipartError::HeadTooLong),
+                let expected = if is_accepted {
+                    Ok(3)
+                } else {
+                    Err(MultipartError::HeadTooLong)
                 };
                 assert_eq!(found, expected, "{length} in pieces of {size}");
             }

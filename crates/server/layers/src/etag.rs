@@ -70,9 +70,10 @@ impl Etag {
         }
         let hash = digest::digest(&digest::SHA256, body);
         let opaque = URL_SAFE_NO_PAD.encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default());
-        let tag = match self.is_weak {
-            true => format!("W/\"{opaque}\""),
-            false => format!("\"{opaque}\""),
+        let tag = if self.is_weak {
+            format!("W/\"{opaque}\"")
+        } else {
+            format!("\"{opaque}\"")
         };
         if let Ok(tag) = HeaderValue::from_str(&tag) {
             response.headers_mut().insert(&header::ETAG, &tag);

@@ -52,9 +52,10 @@ impl ForceHttps {
 /// layer [`TrustedProxies`](apus_handler::TrustedProxies) further out detects.
 impl Middleware<()> for ForceHttps {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        match request.is_secure() {
-            true => next.call(request),
-            false => self.redirect(&request).into(),
+        if request.is_secure() {
+            next.call(request)
+        } else {
+            self.redirect(&request).into()
         }
     }
 }

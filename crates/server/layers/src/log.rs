@@ -95,9 +95,10 @@ impl Drop for RequestLogLine {
             status: self.status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             bytes: 0,
             duration: self.started.elapsed(),
-            outcome: match std::thread::panicking() {
-                true => "panicked",
-                false => "not sent",
+            outcome: if std::thread::panicking() {
+                "panicked"
+            } else {
+                "not sent"
             },
         });
         let status = match (end.outcome, self.status) {

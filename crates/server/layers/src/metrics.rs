@@ -252,9 +252,10 @@ impl Drop for RequestInFlight {
         let labels = SeriesLabels {
             route: self.route.clone(),
             method: self.method,
-            status: match std::thread::panicking() {
-                true => "5xx",
-                false => self.status,
+            status: if std::thread::panicking() {
+                "5xx"
+            } else {
+                self.status
             },
         };
         let mut known = self.local.series.borrow_mut();

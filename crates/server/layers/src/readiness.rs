@@ -89,13 +89,12 @@ impl Readiness {
                 failed.push(check.name);
             }
         }
-        match failed.is_empty() {
-            true => Ok("ready\n"),
-            false => {
-                let retry = HeaderValue::from_static("5");
-                let error = Error::unavailable(format_args!("not ready: {}", failed.join(", ")));
-                Err(error.header(header::RETRY_AFTER, retry))
-            }
+        if failed.is_empty() {
+            Ok("ready\n")
+        } else {
+            let retry = HeaderValue::from_static("5");
+            let error = Error::unavailable(format_args!("not ready: {}", failed.join(", ")));
+            Err(error.header(header::RETRY_AFTER, retry))
         }
     }
 }

@@ -78,9 +78,10 @@ impl Timeout {
                     if left.is_zero() {
                         return None;
                     }
-                    look = match client.as_ref().is_some_and(|wait| wait.is_waiting()) {
-                        true => left.max(RECHECK),
-                        false => left,
+                    look = if client.as_ref().is_some_and(|wait| wait.is_waiting()) {
+                        left.max(RECHECK)
+                    } else {
+                        left
                     };
                 }
             }

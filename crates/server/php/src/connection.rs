@@ -142,9 +142,10 @@ impl WorkerConnection {
     fn reserve(&mut self) {
         let spare = self.input.capacity() - self.input.len();
         if spare < READ_CAPACITY / 4 {
-            let capacity = match self.decoder.is_in_response() {
-                true => BODY_READ_CAPACITY,
-                false => READ_CAPACITY,
+            let capacity = if self.decoder.is_in_response() {
+                BODY_READ_CAPACITY
+            } else {
+                READ_CAPACITY
             };
             self.input.reserve(capacity);
         }

@@ -192,9 +192,10 @@ fn without_time(line: &[u8]) -> Option<&[u8]> {
 }
 
 fn level_of(text: &[u8]) -> LogLevel {
-    match text.starts_with(b"PHP Fatal error: ") || text.starts_with(b"PHP Parse error: ") {
-        true => LogLevel::Error,
-        false => LogLevel::Warning,
+    if text.starts_with(b"PHP Fatal error: ") || text.starts_with(b"PHP Parse error: ") {
+        LogLevel::Error
+    } else {
+        LogLevel::Warning
     }
 }
 

@@ -131,11 +131,10 @@ impl WorkerRecord {
     pub(crate) fn set_executing(&self, executes: bool) {
         let is_executing = self.executing_since.load(Relaxed) != NOT_EXECUTING;
         if executes != is_executing {
-            let since = match executes {
-                true => {
-                    u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NOT_EXECUTING - 1)
-                }
-                false => NOT_EXECUTING,
+            let since = if executes {
+                u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NOT_EXECUTING - 1)
+            } else {
+                NOT_EXECUTING
             };
             self.executing_since.store(since, Relaxed);
         }

@@ -82,9 +82,10 @@ impl BodyStream for WorkerResponseBody {
                 Ok(WorkerEvent::Failed(_) | WorkerEvent::Bye(_)) => {}
                 Ok(_) => continue,
                 Err(error) => {
-                    let error = match self.exchange.is_killed() {
-                        true => WorkerError::TimedOut,
-                        false => error,
+                    let error = if self.exchange.is_killed() {
+                        WorkerError::TimedOut
+                    } else {
+                        error
                     };
                     tracing::error!(
                         pid = self.exchange.pid(),

@@ -161,9 +161,10 @@ impl SharedPool {
                         connection: Some(connection),
                         has_waited: false,
                     };
-                    match lease.check() {
-                        true => return Ok(lease),
-                        false => continue,
+                    if lease.check() {
+                        return Ok(lease);
+                    } else {
+                        continue;
                     }
                 }
                 WorkerAcquisition::Queued(ticket, receiver) => (ticket, receiver),

@@ -180,13 +180,12 @@ impl RequestMirror {
                         if matches!(failure.cause, FailureCause::Source(_))
                 );
                 let is_behind = copy.body_status.is_some_and(|status| status.is_cut_off());
-                match is_body_failure && is_behind {
-                    true => self.count_dropped("a copy of a request was too far behind"),
-                    false => {
-                        // Its client gets the response to the request itself.
-                        let label = || copy.label.clone();
-                        let _ = error_response::log_error(&self.log, &error, &label);
-                    }
+                if is_body_failure && is_behind {
+                    self.count_dropped("a copy of a request was too far behind")
+                } else {
+                    // Its client gets the response to the request itself.
+                    let label = || copy.label.clone();
+                    let _ = error_response::log_error(&self.log, &error, &label);
                 }
             }
         }

@@ -37,9 +37,10 @@ impl PathChange {
             return None;
         }
         let rest = path.get(trimmed(&self.put).len()..)?;
-        let strip = match rest.is_empty() {
-            true => &*self.strip,
-            false => trimmed(&self.strip),
+        let strip = if rest.is_empty() {
+            &*self.strip
+        } else {
+            trimmed(&self.strip)
         };
         let changed = format!("{strip}{rest}");
         // Browsers read an authority behind two slashes.

@@ -85,9 +85,10 @@ pub(super) fn take(request: &mut Request, forwarding: &Forwarding) -> Result<Hea
     if hops >= MAX_HOPS {
         return Err(ProxyLoop);
     }
-    match has_own {
-        true => prepared.append_missing(&mut headers),
-        false => headers.append_from(&prepared.headers, |_, _| true),
+    if has_own {
+        prepared.append_missing(&mut headers)
+    } else {
+        headers.append_from(&prepared.headers, |_, _| true)
     }
     Ok(headers)
 }

@@ -84,12 +84,11 @@ impl OriginReferences<'_> {
         }
         // A reference with an authority and no scheme has the scheme of its response.
         let with_scheme;
-        let (url, is_relative) = match reference.starts_with("//") {
-            true => {
-                with_scheme = format!("http:{reference}");
-                (&*with_scheme, true)
-            }
-            false => (reference, false),
+        let (url, is_relative) = if reference.starts_with("//") {
+            with_scheme = format!("http:{reference}");
+            (&*with_scheme, true)
+        } else {
+            (reference, false)
         };
         let UrlParts {
             scheme,
@@ -108,9 +107,10 @@ impl OriginReferences<'_> {
         if self.client.is_some_and(is) {
             // To the site itself, perhaps with the other scheme.
             let changed = self.changed_path(rest)?;
-            return Some(match is_relative {
-                true => format!("//{authority}{changed}"),
-                false => format!("{scheme}://{authority}{changed}"),
+            return Some(if is_relative {
+                format!("//{authority}{changed}")
+            } else {
+                format!("{scheme}://{authority}{changed}")
             });
         }
         let is_own = is(self.origin) || self.own.into_iter().any(is);
@@ -118,9 +118,10 @@ impl OriginReferences<'_> {
         if !is_own || starts_with_authority(rest) {
             return None;
         }
-        let rest = match rest.starts_with('/') {
-            true => rest.to_owned(),
-            false => format!("/{rest}"),
+        let rest = if rest.starts_with('/') {
+            rest.to_owned()
+        } else {
+            format!("/{rest}")
         };
         Some(self.changed_path(&rest).unwrap_or(rest))
     }
@@ -238,10 +239,11 @@ impl CookieRules {
 fn cookie_path(change: &PathChange, path: &[u8]) -> Option<Vec<u8>> {
     let path = std::str::from_utf8(path).ok().filter(|path| *path != "/")?;
     let reversed = change.reverse(path)?;
-    Some(match path.ends_with('/') || reversed == "/" {
-        true => reversed.into_bytes(),
+    Some(if path.ends_with('/') || reversed == "/" {
+        reversed.into_bytes()
+    } else {
         // Browsers send a cookie for `/app` to `/app` as well, and one for `/app/` only below it.
-        false => reversed.trim_end_matches('/').into(),
+        reversed.trim_end_matches('/').into()
     })
 }
 

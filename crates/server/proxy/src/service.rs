@@ -124,9 +124,10 @@ async fn respond_to_range(
         return part;
     }
     let whole = send(again, whole).await;
-    match substitutions.applies_to(whole.headers()) {
-        true => whole,
-        false => part,
+    if substitutions.applies_to(whole.headers()) {
+        whole
+    } else {
+        part
     }
 }
 
@@ -344,9 +345,10 @@ fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, Refus
         return Err(InvalidPath::DotSegment.into());
     }
     // No URI has a backslash, which some servers take for a slash.
-    let path = match path.contains('\\') {
-        true => Cow::Owned(path.replace('\\', "%5C")),
-        false => Cow::Borrowed(path),
+    let path = if path.contains('\\') {
+        Cow::Owned(path.replace('\\', "%5C"))
+    } else {
+        Cow::Borrowed(path)
     };
     Ok(match request.query() {
         None => path.into(),

@@ -29,9 +29,10 @@ impl Substitutions {
             .into_iter()
             .filter(|rule| !rule.from.is_empty())
             .collect();
-        let media_types = match media_types.is_empty() {
-            true => vec!["text/html".into()],
-            false => media_types,
+        let media_types = if media_types.is_empty() {
+            vec!["text/html".into()]
+        } else {
+            media_types
         };
         Self { rules, media_types }
     }
@@ -69,9 +70,10 @@ impl Substitutions {
     pub(super) fn complete_not_modified(&self, response: &mut Response, request: &Headers) {
         let names_weak_tag = |line: &[u8]| line.windows(3).any(|part| part == b"W/\"");
         let headers = response.headers_mut();
-        let is_replaced = match headers.has(KnownField::ContentType) {
-            true => self.applies_to(headers),
-            false => !self.is_empty() && request.get_all("if-none-match").any(names_weak_tag),
+        let is_replaced = if headers.has(KnownField::ContentType) {
+            self.applies_to(headers)
+        } else {
+            !self.is_empty() && request.get_all("if-none-match").any(names_weak_tag)
         };
         if is_replaced {
             weaken_validators(headers);
@@ -212,9 +214,10 @@ mod tests {
 
     impl BodyStream for ChunkedBody {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-            Poll::Ready(match self.0.is_empty() {
-                true => None,
-                false => Some(Ok(Frame::Data(self.0.remove(0).into()))),
+            Poll::Ready(if self.0.is_empty() {
+                None
+            } else {
+                Some(Ok(Frame::Data(self.0.remove(0).into())))
             })
         }
     }

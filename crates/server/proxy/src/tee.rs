@@ -122,9 +122,10 @@ impl Drop for PrimaryBody {
     fn drop(&mut self) {
         let is_whole = self.inner.remaining() == Some(0);
         // A reader that knows the length may not poll for the end.
-        self.shared.borrow_mut().end(match is_whole {
-            true => CopyEnd::Complete,
-            false => CopyEnd::BrokenOff,
+        self.shared.borrow_mut().end(if is_whole {
+            CopyEnd::Complete
+        } else {
+            CopyEnd::BrokenOff
         });
     }
 }

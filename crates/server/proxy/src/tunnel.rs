@@ -83,9 +83,10 @@ impl ClientReader {
             return;
         }
         let now = self.started.elapsed();
-        match is_blocked {
-            true => self.send_rate.block(now, || taken(to_client, client)),
-            false => self.send_rate.unblock(now),
+        if is_blocked {
+            self.send_rate.block(now, || taken(to_client, client))
+        } else {
+            self.send_rate.unblock(now)
         }
     }
 
@@ -225,9 +226,10 @@ mod tests {
 
     impl Duplex for TunnelEnd {
         fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-            match self.sends {
-                true => Poll::Ready(Ok(buffer.len())),
-                false => Poll::Pending,
+            if self.sends {
+                Poll::Ready(Ok(buffer.len()))
+            } else {
+                Poll::Pending
             }
         }
 

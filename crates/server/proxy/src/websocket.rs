@@ -61,10 +61,11 @@ impl HandshakeKey {
     }
 
     fn set_accept(&self, headers: &mut Headers) {
-        match self.is_of_client {
+        if self.is_of_client {
             // Base64 is a valid value.
-            true => drop(headers.try_insert("sec-websocket-accept", &self.expected)),
-            false => drop(headers.remove("sec-websocket-accept")),
+            let _ = headers.try_insert("sec-websocket-accept", &self.expected);
+        } else {
+            headers.remove("sec-websocket-accept");
         }
     }
 }

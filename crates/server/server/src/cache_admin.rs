@@ -86,9 +86,10 @@ pub(crate) fn purges(
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (scheme, target) = (scheme(url.is_secure), url.target());
     let purge = |place: &CachedHandler| {
-        let of = match is_prefix {
-            true => PurgeRequest::prefix,
-            false => PurgeRequest::url,
+        let of = if is_prefix {
+            PurgeRequest::prefix
+        } else {
+            PurgeRequest::url
         };
         let what = of(&place.key, scheme, url.authority, &target);
         Ok(PurgeRequest {

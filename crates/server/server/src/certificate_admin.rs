@@ -171,12 +171,13 @@ impl CertificateAdmin {
         let store = self.inventory.store();
         let mut found = store.stored()?;
         found.retain(|one| one.names().iter().any(|has| **has == *name));
-        match found.is_empty() {
-            true => Err(CertificateAdminError::Unknown(
+        if found.is_empty() {
+            Err(CertificateAdminError::Unknown(
                 name,
                 store.folder().to_owned(),
-            )),
-            false => Ok(found),
+            ))
+        } else {
+            Ok(found)
         }
     }
 }

@@ -88,9 +88,10 @@ pub struct ServeOptions {
 /// # Errors
 /// It cannot start. Nothing keeps running then.
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
-    let certificates = match options.tls {
-        true => Certificates::Local,
-        false => Certificates::Named,
+    let certificates = if options.tls {
+        Certificates::Local
+    } else {
+        Certificates::Named
     };
     let folder = FolderConfig::new(options.listen.clone(), options.tls);
     let mut loader = PlanLoader::new(

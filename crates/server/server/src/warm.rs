@@ -268,9 +268,10 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
         address,
         tls,
         protocol: Protocol::Http1,
-        proxy_head: match listener.proxy_protocol_from.iter().any(sends_proxy_header) {
-            true => ProxyHead::V2,
-            false => ProxyHead::None,
+        proxy_head: if listener.proxy_protocol_from.iter().any(sends_proxy_header) {
+            ProxyHead::V2
+        } else {
+            ProxyHead::None
         },
         responses: ResponseRules::default(),
     })

@@ -336,9 +336,10 @@ impl LocationMatcher {
         path: &[u8],
         is_for_path: impl Fn(&[u8]) -> bool,
     ) -> Option<usize> {
-        let index = match path.ends_with(b"/") {
-            true => [path, INDEX].concat(),
-            false => Vec::new(),
+        let index = if path.ends_with(b"/") {
+            [path, INDEX].concat()
+        } else {
+            Vec::new()
         };
         if let Some(script) = self.scripts.get(&*index)
             && script.is_run_by_folder

@@ -61,13 +61,14 @@ impl RequestObservation {
         let cache = response.cache();
         response.on_complete(move |completion| {
             if let Some(on_completion) = self.on_completion.take() {
-                match origin.is_some() || cache.is_some() {
-                    false => on_completion(completion),
-                    true => on_completion(&Completion {
+                if origin.is_some() || cache.is_some() {
+                    on_completion(&Completion {
                         origin,
                         cache,
                         ..completion.clone()
-                    }),
+                    })
+                } else {
+                    on_completion(completion)
                 }
             }
         });

@@ -308,9 +308,10 @@ fn part_named(name: &str, regex: Option<&Regex>) -> Result<TemplatePart, Invalid
     }
     if let Ok(group @ 0..=9) = name.parse::<usize>() {
         // Without an expression, a missing group is empty.
-        return match regex.is_none_or(|regex| group < regex.captures_len()) {
-            true => Ok(TemplatePart::Capture(group)),
-            false => Err(unknown()),
+        return if regex.is_none_or(|regex| group < regex.captures_len()) {
+            Ok(TemplatePart::Capture(group))
+        } else {
+            Err(unknown())
         };
     }
     let of_location = LOCATION_VARIABLES

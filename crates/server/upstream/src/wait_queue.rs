@@ -164,9 +164,10 @@ impl<T, C> WaitQueue<T, C> {
         let mut item = item;
         loop {
             let accepts = |entry: &WaitQueueEntry<T, C>| accepts(&entry.criteria);
-            let found = match self.order.is_newest_first {
-                true => self.entries.iter().rposition(accepts),
-                false => self.entries.iter().position(accepts),
+            let found = if self.order.is_newest_first {
+                self.entries.iter().rposition(accepts)
+            } else {
+                self.entries.iter().position(accepts)
             };
             let Some(entry) = found.and_then(|index| self.entries.remove(index)) else {
                 return Err(item);
@@ -393,14 +394,12 @@ mod tests {
                         && end <= now
                     {
                         let is_in_time = now - since < self.patience;
-                        queue.record(match is_in_time {
-                            true => Responded,
-                            false => Abandoned,
-                        });
+                        queue.record(if is_in_time { Responded } else { Abandoned });
                         if now >= first {
-                            *match is_in_time {
-                                true => &mut responses,
-                                false => &mut abandoned,
+                            *if is_in_time {
+                                &mut responses
+                            } else {
+                                &mut abandoned
                             } += 1;
                         }
                         if is_in_time {

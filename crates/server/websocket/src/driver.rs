@@ -140,16 +140,14 @@ impl SocketDriver {
             // It may be closed already.
             let _ = state.connection.close_with(CloseCode::GOING_AWAY);
         }
-        let result = match state.is_evicted {
-            true => {
-                self.input = BytesMut::new();
-                // The client gets the reason if it reads.
-                let _ = self.write(state, cx);
-                Err(DisconnectReason::Evicted)
-            }
-            false => self
-                .transfer(state, cx)
-                .and_then(|()| self.check_timeouts(state, cx)),
+        let result = if state.is_evicted {
+            self.input = BytesMut::new();
+            // The client gets the reason if it reads.
+            let _ = self.write(state, cx);
+            Err(DisconnectReason::Evicted)
+        } else {
+            self.transfer(state, cx)
+                .and_then(|()| self.check_timeouts(state, cx))
         };
         if let Err(reason) = result {
             self.stage = TransportStage::Done;
@@ -224,9 +222,10 @@ impl SocketDriver {
     /// Notes since when a message or a frame is incomplete. What waits for the handler is not late.
     fn note_message(&mut self, reads: bool, is_inside_message: bool) {
         let is_begun = reads && (is_inside_message || !self.input.is_empty());
-        match is_begun {
-            true => _ = self.message_since.get_or_insert_with(Instant::now),
-            false => self.message_since = None,
+        if is_begun {
+            _ = self.message_since.get_or_insert_with(Instant::now)
+        } else {
+            self.message_since = None
         }
     }
 
@@ -289,29 +288,29 @@ impl SocketDriver {
     ) -> Result<bool, DisconnectReason> {
         let missing = state.connection.missing(&self.input);
         let len = self.input.len();
-        let polled = match missing.min(len) >= READ_SIZE {
+        let polled = if missing.min(len) >= READ_SIZE {
             // A long message: read into its own buffer, without a copy. The buffer grows with what has arrived, and
             // not with what the client announces.
-            true => {
-                self.input
-                    .resize(len.saturating_add(missing.min(len).min(4 * READ_SIZE)), 0);
-                let room = self.input.get_mut(len..).unwrap_or_default();
-                let polled = self.duplex.poll_read(cx, room);
-                let read = match &polled {
-                    Poll::Ready(Ok(read)) => *read,
-                    _ => 0,
-                };
-                self.input.truncate(len.saturating_add(read));
-                polled
-            }
-            false => SCRATCH.with_borrow_mut(|scratch| {
+
+            self.input
+                .resize(len.saturating_add(missing.min(len).min(4 * READ_SIZE)), 0);
+            let room = self.input.get_mut(len..).unwrap_or_default();
+            let polled = self.duplex.poll_read(cx, room);
+            let read = match &polled {
+                Poll::Ready(Ok(read)) => *read,
+                _ => 0,
+            };
+            self.input.truncate(len.saturating_add(read));
+            polled
+        } else {
+            SCRATCH.with_borrow_mut(|scratch| {
                 let polled = self.duplex.poll_read(cx, scratch);
                 if let Poll::Ready(Ok(read)) = &polled {
                     let read = scratch.get(..*read).unwrap_or_default();
                     self.input.extend_from_slice(read);
                 }
                 polled
-            }),
+            })
         };
         match polled {
             Poll::Ready(Ok(0)) => Err(DisconnectReason::Lost(io::ErrorKind::UnexpectedEof)),

@@ -96,16 +96,15 @@ impl Connector {
 
     async fn socket(&self) -> io::Result<StreamSocket> {
         let permit = DescriptorPermit::of_origin().await?;
-        let socket = match self.reads_slowly {
-            true => {
-                let socket = match self.address {
-                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
-                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
-                };
-                socket.set_recv_buffer_size(SLOW_RECEIVE_BUFFER)?;
-                socket.connect(self.address).await?
-            }
-            false => TcpStream::connect(self.address).await?,
+        let socket = if self.reads_slowly {
+            let socket = match self.address {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            socket.set_recv_buffer_size(SLOW_RECEIVE_BUFFER)?;
+            socket.connect(self.address).await?
+        } else {
+            TcpStream::connect(self.address).await?
         };
         // The connection works without it, too.
         let _ = socket.set_nodelay(true);

@@ -147,9 +147,10 @@ impl FromStr for LoadObjective {
             }
             found.percentiles.push((percentile, parse_duration(value)?));
         }
-        match found.percentiles.is_empty() {
-            true => Err(format!("an objective needs a percentile; {expected}")),
-            false => Ok(found),
+        if found.percentiles.is_empty() {
+            Err(format!("an objective needs a percentile; {expected}"))
+        } else {
+            Ok(found)
         }
     }
 }
@@ -247,9 +248,10 @@ impl RateSearch {
 
     /// Notes whether a rate was good, and chooses the next one.
     fn note(&mut self, rate: f64, is_good: bool) {
-        match is_good {
-            true => self.good = Some(rate),
-            false => self.bad = Some(rate),
+        if is_good {
+            self.good = Some(rate)
+        } else {
+            self.bad = Some(rate)
         }
         self.next = match (self.good, self.bad) {
             (Some(good), Some(bad)) => (good * bad).sqrt(),

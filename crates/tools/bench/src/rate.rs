@@ -136,18 +136,18 @@ impl Iterator for ArrivalTimes {
         let mut requests = self.distance();
         loop {
             let stage = *self.stages.get(self.stage)?;
-            let slope = match stage.seconds.is_finite() {
-                true => (stage.to - stage.from) / stage.seconds,
-                false => 0.0,
+            let slope = if stage.seconds.is_finite() {
+                (stage.to - stage.from) / stage.seconds
+            } else {
+                0.0
             };
             let now = stage.from + slope * self.passed;
             // requests = now * t + slope / 2 * t^2
-            let time = match slope == 0.0 {
-                true => requests / now,
-                false => {
-                    let root = (now * now + 2.0 * slope * requests).max(0.0).sqrt();
-                    2.0 * requests / (now + root)
-                }
+            let time = if slope == 0.0 {
+                requests / now
+            } else {
+                let root = (now * now + 2.0 * slope * requests).max(0.0).sqrt();
+                2.0 * requests / (now + root)
             };
             let rest = stage.seconds - self.passed;
             let whole = (now + slope / 2.0 * rest) * rest;
@@ -217,9 +217,10 @@ impl std::fmt::Display for ArrivalRate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, stage) in self.stages.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", then " };
-            match stage.from == stage.to {
-                true => write!(f, "{comma}{}/s", stage.from)?,
-                false => write!(f, "{comma}{}/s to {}/s", stage.from, stage.to)?,
+            if stage.from == stage.to {
+                write!(f, "{comma}{}/s", stage.from)?
+            } else {
+                write!(f, "{comma}{}/s to {}/s", stage.from, stage.to)?
             }
             if stage.seconds.is_finite() {
                 write!(f, " for {} s", stage.seconds)?;
@@ -242,9 +243,10 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 fn positive(rate: f64) -> Result<f64, String> {
-    match rate.is_finite() && rate > 0.0 {
-        true => Ok(rate),
-        false => Err("a rate must be more than 0".to_owned()),
+    if rate.is_finite() && rate > 0.0 {
+        Ok(rate)
+    } else {
+        Err("a rate must be more than 0".to_owned())
     }
 }
 

@@ -98,9 +98,10 @@ impl FromStr for BenchUrl {
 
     /// Parses an absolute URL. Without a scheme it is `http`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let whole = match text.contains("://") {
-            true => text.to_owned(),
-            false => format!("http://{text}"),
+        let whole = if text.contains("://") {
+            text.to_owned()
+        } else {
+            format!("http://{text}")
         };
         let expected = "expected a URL such as http://127.0.0.1:8080/path";
         let (before_fragment, _) = whole.split_once('#').unwrap_or((&whole, ""));

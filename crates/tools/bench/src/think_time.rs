@@ -41,18 +41,20 @@ impl FromStr for ThinkTime {
             Some((least, most)) => (parse_duration(least)?, parse_duration(most)?),
             None => (parse_duration(text)?, parse_duration(text)?),
         };
-        match least <= most {
-            true => Ok(Self { least, most }),
-            false => Err(format!("`{text}` ends before it begins")),
+        if least <= most {
+            Ok(Self { least, most })
+        } else {
+            Err(format!("`{text}` ends before it begins"))
         }
     }
 }
 
 impl fmt::Display for ThinkTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.least == self.most {
-            true => write!(f, "{:?}", self.least),
-            false => write!(f, "{:?} to {:?}", self.least, self.most),
+        if self.least == self.most {
+            write!(f, "{:?}", self.least)
+        } else {
+            write!(f, "{:?} to {:?}", self.least, self.most)
         }
     }
 }

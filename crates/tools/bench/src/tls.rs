@@ -71,11 +71,12 @@ impl TlsPlan {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(error.to_string()))?;
-        let builder = match self.verify {
-            true => builder.with_root_certificates(self.roots()?),
-            false => builder
+        let builder = if self.verify {
+            builder.with_root_certificates(self.roots()?)
+        } else {
+            builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider))),
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
         };
         let mut config = match &self.certificate {
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(
@@ -137,12 +138,13 @@ impl TlsPlan {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }
-        match roots.is_empty() {
-            true => Err(BenchError::Plan(
+        if roots.is_empty() {
+            Err(BenchError::Plan(
                 "there is no authority to trust; name one with --cacert, or accept any certificate with --insecure"
                     .to_owned(),
-            )),
-            false => Ok(roots),
+            ))
+        } else {
+            Ok(roots)
         }
     }
 }

@@ -133,12 +133,13 @@ impl Service for ObservedService {
 impl<F: ServiceFactory> ServiceFactory for ObservedFactory<F> {
     fn service(&self) -> Rc<dyn Service> {
         let inner = self.inner.service();
-        match self.observers.is_empty() {
-            true => inner,
-            false => Rc::new(ObservedService {
+        if self.observers.is_empty() {
+            inner
+        } else {
+            Rc::new(ObservedService {
                 inner,
                 observers: self.observers.iter().map(|one| one.worker()).collect(),
-            }),
+            })
         }
     }
 

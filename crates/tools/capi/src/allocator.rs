@@ -132,12 +132,15 @@ pub extern "C" fn apus_set_allocator(allocator: Option<&ApusAllocator>) -> ApusS
         HOOKS.store(std::ptr::from_ref(kept).cast_mut(), Ordering::Release);
         return ApusStatus::Ok;
     }
-    status("apus_set_allocator", || match is_used {
-        true => Err(CallError::state(
-            "no memory of the library in use",
-            "a library that was used before",
-            "make this the first call of the program",
-        )),
-        false => Err(CallError::null("allocator, or one of its functions")),
+    status("apus_set_allocator", || {
+        if is_used {
+            Err(CallError::state(
+                "no memory of the library in use",
+                "a library that was used before",
+                "make this the first call of the program",
+            ))
+        } else {
+            Err(CallError::null("allocator, or one of its functions"))
+        }
     })
 }

@@ -173,13 +173,14 @@ impl Handler<CallbackMarker> for Callback {
 
 pub(crate) fn path_of<'a>(path: *const c_char) -> Result<&'a str, CallError> {
     let path = name(path, "path")?;
-    match path.starts_with('/') {
-        true => Ok(path),
-        false => Err(CallError::invalid(
+    if path.starts_with('/') {
+        Ok(path)
+    } else {
+        Err(CallError::invalid(
             "a path that begins with a slash",
             format!("{path:?}"),
             "write it as /users/{id}",
-        )),
+        ))
     }
 }
 

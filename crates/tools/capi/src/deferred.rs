@@ -122,9 +122,10 @@ struct BodyReading {
 
 impl BodyReading {
     fn call(&self, status: ApusStatus, data: &[u8]) -> c_int {
-        let pointer = match data.is_empty() {
-            true => std::ptr::null(),
-            false => data.as_ptr().cast(),
+        let pointer = if data.is_empty() {
+            std::ptr::null()
+        } else {
+            data.as_ptr().cast()
         };
         (self.chunk)(self.deferred, status, pointer, data.len(), self.user.0)
     }

@@ -146,9 +146,10 @@ impl FirstFailure {
         if self.0.is_some() {
             return;
         }
-        let lost = match error.is_missing_object() {
-            true => LOST.try_with(|lost| lost.take()).ok().flatten(),
-            false => None,
+        let lost = if error.is_missing_object() {
+            LOST.try_with(|lost| lost.take()).ok().flatten()
+        } else {
+            None
         };
         self.0 = Some(lost.unwrap_or_else(|| (function, error.clone())));
     }
@@ -231,9 +232,10 @@ impl fmt::Display for CallError {
             ..
         } = self;
         write!(f, "expected {expected}; got {got}")?;
-        match advice.is_empty() {
-            true => Ok(()),
-            false => write!(f, "; {advice}"),
+        if advice.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; {advice}")
         }
     }
 }

@@ -78,9 +78,10 @@ pub(crate) fn retire<T: 'static>(ended: Box<T>) {
 
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     retired.push_back(Box::new(Ended(ended)));
-    let oldest = match retired.len() > MAX_RETIRED {
-        true => retired.pop_front(),
-        false => None,
+    let oldest = if retired.len() > MAX_RETIRED {
+        retired.pop_front()
+    } else {
+        None
     };
     drop(retired);
     drop(oldest);

@@ -201,9 +201,10 @@ pub extern "C" fn apus_request_header(
 
 /// The first field of this name, in any case.
 pub(crate) fn field_of<'h>(headers: &'h Headers, name: &str) -> Option<&'h [u8]> {
-    match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => headers.get(name.to_ascii_lowercase()),
-        false => headers.get(name),
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        headers.get(name.to_ascii_lowercase())
+    } else {
+        headers.get(name)
     }
 }
 
@@ -533,9 +534,10 @@ async fn collect(body: Body, limit: usize, handles: &mut Handles) -> Result<Byte
             Err(error) => return Err(status_of(&error)),
         }
     }
-    match all.is_empty() {
-        true => Ok(first),
-        false => Ok(all.freeze()),
+    if all.is_empty() {
+        Ok(first)
+    } else {
+        Ok(all.freeze())
     }
 }
 

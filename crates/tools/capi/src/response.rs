@@ -99,14 +99,15 @@ pub extern "C" fn apus_response_remove_header(
     status("apus_response_remove_header", || {
         let response = known(response)?;
         let field = field_name(name(field, "name")?.as_bytes())?;
-        match response.headers_mut().remove(field.as_str()) {
-            true => Ok(()),
-            false => Err(CallError::new(
+        if response.headers_mut().remove(field.as_str()) {
+            Ok(())
+        } else {
+            Err(CallError::new(
                 ApusStatus::NotFound,
                 format!("a field `{field}` in the response"),
                 "none",
                 "",
-            )),
+            ))
         }
     })
 }
@@ -129,9 +130,10 @@ pub extern "C" fn apus_response_header(
 }
 
 fn put(response: &mut Response, body: Bytes) {
-    *response.body_mut() = match body.is_empty() {
-        true => Body::Empty,
-        false => Body::Bytes(body),
+    *response.body_mut() = if body.is_empty() {
+        Body::Empty
+    } else {
+        Body::Bytes(body)
     };
 }
 
@@ -314,9 +316,10 @@ pub(crate) fn file_range(fd: c_int, offset: u64, len: u64) -> Result<FileRange, 
         return Err(CallError::new(
             ApusStatus::Io,
             format!("a file with {len} bytes from byte {offset}"),
-            match metadata.is_file() {
-                true => format!("a file of {} bytes", metadata.len()),
-                false => "another kind of descriptor".to_owned(),
+            if metadata.is_file() {
+                format!("a file of {} bytes", metadata.len())
+            } else {
+                "another kind of descriptor".to_owned()
             },
             "see the size by fstat(2)",
         ));

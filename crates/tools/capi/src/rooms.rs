@@ -59,14 +59,15 @@ pub extern "C" fn apus_rooms_leave(
     status("apus_rooms_leave", || {
         let (rooms, room) = (known(rooms)?, name(room, "room")?);
         let socket = socket.ok_or_else(|| CallError::null("socket"))?;
-        match rooms.leave(room, socket.sender()?) {
-            true => Ok(()),
-            false => Err(CallError::new(
+        if rooms.leave(room, socket.sender()?) {
+            Ok(())
+        } else {
+            Err(CallError::new(
                 ApusStatus::NotFound,
                 format!("a socket in the room {room:?}"),
                 "one that is not in it",
                 "",
-            )),
+            ))
         }
     })
 }

@@ -163,12 +163,13 @@ impl ServiceFactory for ServedApp {
         }
         let outermost = self.app.outermost_service();
         let service = outermost.unwrap_or_else(|| self.app.service());
-        match self.owned.is_empty() {
-            true => service,
-            false => Rc::new(ServedService {
+        if self.owned.is_empty() {
+            service
+        } else {
+            Rc::new(ServedService {
                 service,
                 _owned: self.owned.clone(),
-            }),
+            })
         }
     }
 
@@ -337,12 +338,13 @@ impl ServerThread {
             .map_err(failed)?;
         let signals = {
             let _entered = runtime.enter();
-            match by_signals {
-                true => Some((
+            if by_signals {
+                Some((
                     signal(SignalKind::terminate()).map_err(failed)?,
                     signal(SignalKind::interrupt()).map_err(failed)?,
-                )),
-                false => None,
+                ))
+            } else {
+                None
             }
         };
         let engine = Arc::new(Engine::bind(plan).map_err(|error| start_error(&error))?);
@@ -640,13 +642,16 @@ pub extern "C" fn apus_server_limit(
 ) -> ApusStatus {
     setup("apus_server_limit", server, |server| {
         let limits = &mut server.settings()?.limits;
-        let within = |range: std::ops::RangeInclusive<u64>| match range.contains(&value) {
-            true => Ok(value),
-            false => Err(CallError::invalid(
-                format!("a value of {} to {}", range.start(), range.end()),
-                value.to_string(),
-                "see apus_limit",
-            )),
+        let within = |range: std::ops::RangeInclusive<u64>| {
+            if range.contains(&value) {
+                Ok(value)
+            } else {
+                Err(CallError::invalid(
+                    format!("a value of {} to {}", range.start(), range.end()),
+                    value.to_string(),
+                    "see apus_limit",
+                ))
+            }
         };
         let count = |least: u64| {
             within(least..=u32::MAX.into())

@@ -85,12 +85,13 @@ impl Service for OwningService {
 impl ServiceFactory for SharedService {
     fn service(&self) -> Rc<dyn Service> {
         let service = self.factory.service();
-        match self.owned.is_empty() {
-            true => service,
-            false => Rc::new(OwningService {
+        if self.owned.is_empty() {
+            service
+        } else {
+            Rc::new(OwningService {
                 service,
                 _owned: self.owned.clone(),
-            }),
+            })
         }
     }
 
@@ -127,13 +128,14 @@ pub struct ApusFilesOptions {
 /// Checks the size of a structure that C filled in.
 pub(crate) fn check_size<T>(size: usize) -> Result<(), CallError> {
     let expected = size_of::<T>();
-    match size == expected {
-        true => Ok(()),
-        false => Err(CallError::invalid(
+    if size == expected {
+        Ok(())
+    } else {
+        Err(CallError::invalid(
             format!("`size` to be {expected}"),
             size.to_string(),
             "set it to the sizeof of the structure, and compile with the header of this library",
-        )),
+        ))
     }
 }
 

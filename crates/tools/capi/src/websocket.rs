@@ -103,9 +103,10 @@ pub struct ApusWebSocket {
 impl ApusWebSocket {
     /// The sender, on the worker of the socket.
     pub(crate) fn sender(&self) -> Result<&Sender, CallError> {
-        match self.thread == std::thread::current().id() {
-            true => Ok(&self.sender),
-            false => Err(CallError::thread("the worker of the socket")),
+        if self.thread == std::thread::current().id() {
+            Ok(&self.sender)
+        } else {
+            Err(CallError::thread("the worker of the socket"))
         }
     }
 }
@@ -305,9 +306,10 @@ pub extern "C" fn apus_app_websocket(
                 ping_interval: Some(milliseconds(events.ping_interval_ms, ping)),
                 idle_timeout: milliseconds(events.idle_timeout_ms, default.idle_timeout),
                 message_timeout: milliseconds(events.message_timeout_ms, default.message_timeout),
-                compression: match events.no_compression {
-                    true => None,
-                    false => default.compression,
+                compression: if events.no_compression {
+                    None
+                } else {
+                    default.compression
                 },
                 ..default
             },

@@ -31,13 +31,14 @@ struct RunningMark;
 
 impl RunningMark {
     fn set() -> Result<Self, CallError> {
-        match IS_RUNNING.replace(true) {
-            false => Ok(Self),
-            true => Err(CallError::state(
+        if IS_RUNNING.replace(true) {
+            Err(CallError::state(
                 "a call outside of the callbacks of the worker",
                 "one inside of them",
                 "return to the loop of the program first",
-            )),
+            ))
+        } else {
+            Ok(Self)
         }
     }
 }
@@ -50,9 +51,10 @@ impl Drop for RunningMark {
 
 impl ApusWorker {
     fn check_thread(&self) -> Result<(), CallError> {
-        match self.thread == std::thread::current().id() {
-            true => Ok(()),
-            false => Err(CallError::thread("the thread that made the worker")),
+        if self.thread == std::thread::current().id() {
+            Ok(())
+        } else {
+            Err(CallError::thread("the thread that made the worker"))
         }
     }
 }
@@ -114,9 +116,10 @@ pub extern "C" fn apus_worker_step(worker: Option<&mut ApusWorker>) -> ApusStatu
     attempt("apus_worker_step", || {
         let worker = known(worker)?;
         let _mark = RunningMark::set()?;
-        Ok(match worker.worker.step() {
-            true => ApusStatus::Ok,
-            false => ApusStatus::End,
+        Ok(if worker.worker.step() {
+            ApusStatus::Ok
+        } else {
+            ApusStatus::End
         })
     })
 }

@@ -141,9 +141,10 @@ impl BodyStream for WriterBody {
                 WriterEnd::Open => {}
             }
             queue.waker = Some(cx.waker().clone());
-            let ready = match std::mem::take(&mut queue.is_ready_due) {
-                true => queue.ready,
-                false => None,
+            let ready = if std::mem::take(&mut queue.is_ready_due) {
+                queue.ready
+            } else {
+                None
             };
             drop(queue);
             match ready {

@@ -28,9 +28,10 @@ unsafe impl GlobalAlloc for Mimalloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the functions take every size and every power of two.
         unsafe {
-            match is_natural(layout) {
-                true => libmimalloc_sys::mi_malloc(layout.size()),
-                false => libmimalloc_sys::mi_malloc_aligned(layout.size(), layout.align()),
+            if is_natural(layout) {
+                libmimalloc_sys::mi_malloc(layout.size())
+            } else {
+                libmimalloc_sys::mi_malloc_aligned(layout.size(), layout.align())
             }
         }
         .cast()
@@ -40,9 +41,10 @@ unsafe impl GlobalAlloc for Mimalloc {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as in `alloc`.
         unsafe {
-            match is_natural(layout) {
-                true => libmimalloc_sys::mi_zalloc(layout.size()),
-                false => libmimalloc_sys::mi_zalloc_aligned(layout.size(), layout.align()),
+            if is_natural(layout) {
+                libmimalloc_sys::mi_zalloc(layout.size())
+            } else {
+                libmimalloc_sys::mi_zalloc_aligned(layout.size(), layout.align())
             }
         }
         .cast()
@@ -59,9 +61,10 @@ unsafe impl GlobalAlloc for Mimalloc {
         let is_natural = is_natural(layout) && layout.align() <= size;
         // SAFETY: the caller got the memory from this allocator, and uses only the result.
         unsafe {
-            match is_natural {
-                true => libmimalloc_sys::mi_realloc(memory.cast(), size),
-                false => libmimalloc_sys::mi_realloc_aligned(memory.cast(), size, layout.align()),
+            if is_natural {
+                libmimalloc_sys::mi_realloc(memory.cast(), size)
+            } else {
+                libmimalloc_sys::mi_realloc_aligned(memory.cast(), size, layout.align())
             }
         }
         .cast()

@@ -540,9 +540,10 @@ impl ShownProgress {
             )
         });
         let title = title.collect::<Vec<_>>().join(", ");
-        let view = match shows_view {
-            true => LiveView::open(title),
-            false => None,
+        let view = if shows_view {
+            LiveView::open(title)
+        } else {
+            None
         };
         match view {
             Some(view) => Self::View(Box::new(view)),

@@ -215,14 +215,15 @@ fn read_files(
         }
     }
     files.retain(|file| file.case_count() > 0);
-    match files.is_empty() {
-        true => Err(CommandError::Misused(format!(
+    if files.is_empty() {
+        Err(CommandError::Misused(format!(
             "no file has such a case: {}",
             [&arguments.cases[..], &arguments.servers]
                 .concat()
                 .join(", ")
-        ))),
-        false => Ok(files),
+        )))
+    } else {
+        Ok(files)
     }
 }
 
@@ -336,9 +337,10 @@ fn report_result(
             report.ended_by
         ));
     }
-    match is_whole {
-        true => Ok(()),
-        false => Err(CommandError::Reported),
+    if is_whole {
+        Ok(())
+    } else {
+        Err(CommandError::Reported)
     }
 }
 

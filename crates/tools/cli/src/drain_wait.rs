@@ -41,9 +41,10 @@ pub(crate) fn run(
         if idle == IDLE_POLLS {
             progress.end();
             let seconds = started.elapsed().as_secs_f64();
-            match running.json {
-                true => print_json(&json!({ "in_flight": 0, "seconds": seconds })),
-                false => print(format!("{node}: no request is under way\n").as_bytes()),
+            if running.json {
+                print_json(&json!({ "in_flight": 0, "seconds": seconds }))
+            } else {
+                print(format!("{node}: no request is under way\n").as_bytes())
             }
             return Ok(());
         }
@@ -70,9 +71,10 @@ fn ask(running: &RunningServer, request: &ControlRequest) -> Result<Value, Comma
     match send(running, request)? {
         ControlResponse::Done(value) => Ok(value),
         ControlResponse::Failed { message, details } => {
-            match running.json {
-                true => print_json(&json!({ "error": message, "details": details })),
-                false => print_error(&message),
+            if running.json {
+                print_json(&json!({ "error": message, "details": details }))
+            } else {
+                print_error(&message)
             }
             Err(CommandError::Reported)
         }

@@ -125,10 +125,13 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),
         CliCommand::Stop(running) => run_ask(&running, &control::ControlRequest::Stop),
-        CliCommand::Status(StatusArguments { running, metrics }) => match metrics {
-            true => run_metrics(&running),
-            false => run_ask(&running, &control::ControlRequest::Status),
-        },
+        CliCommand::Status(StatusArguments { running, metrics }) => {
+            if metrics {
+                run_metrics(&running)
+            } else {
+                run_ask(&running, &control::ControlRequest::Status)
+            }
+        }
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
@@ -233,9 +236,10 @@ fn run_check(argument: Option<PathBuf>, tls: bool, json: bool) -> Result<(), Com
             print(note.as_bytes());
         }
     }
-    match is_good {
-        true => Ok(()),
-        false => Err(CommandError::Reported),
+    if is_good {
+        Ok(())
+    } else {
+        Err(CommandError::Reported)
     }
 }
 
@@ -244,15 +248,16 @@ fn check_folder(folder: &Path, json: bool) -> Result<(), CommandError> {
     std::fs::read_dir(folder).map_err(|error| {
         CommandError::Failed(format!("cannot serve {}: {error}", folder.display()))
     })?;
-    match json {
-        true => print_json(&serde_json::json!([])),
-        false => print(
+    if json {
+        print_json(&serde_json::json!([]))
+    } else {
+        print(
             format!(
                 "{0}: good; `apus serve {0}` serves this folder\n",
                 folder.display()
             )
             .as_bytes(),
-        ),
+        )
     }
     Ok(())
 }
@@ -288,9 +293,10 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
             NodeCommand::Down => control::NodeChange::Down,
         },
     };
-    match arguments.wait {
-        true => drain_wait::run(&running, &request, arguments.timeout),
-        false => run_ask(&running, &request),
+    if arguments.wait {
+        drain_wait::run(&running, &request, arguments.timeout)
+    } else {
+        run_ask(&running, &request)
     }
 }
 
@@ -328,9 +334,10 @@ fn run_warm(arguments: WarmArguments) -> Result<(), CommandError> {
     } else {
         print(progress.summary().as_bytes());
     }
-    match progress.has_failures() {
-        true => Err(CommandError::Reported),
-        false => Ok(()),
+    if progress.has_failures() {
+        Err(CommandError::Reported)
+    } else {
+        Ok(())
     }
 }
 

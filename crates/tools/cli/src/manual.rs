@@ -35,9 +35,12 @@ pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, CommandError> {
         .and_then(|()| page.render_synopsis_section(&mut out))
         .and_then(|()| page.render_description_section(&mut out))
         .and_then(|()| page.render_options_section(&mut out))
-        .and_then(|()| match has_commands {
-            true => page.render_subcommands_section(&mut out),
-            false => Ok(()),
+        .and_then(|()| {
+            if has_commands {
+                page.render_subcommands_section(&mut out)
+            } else {
+                Ok(())
+            }
         });
     rendered.map_err(|error| CommandError::Failed(error.to_string()))?;
     if let Some(trailer) = trailer {

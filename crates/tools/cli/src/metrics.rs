@@ -77,9 +77,10 @@ impl MetricTable {
             if let Some(value) = value.as_f64()
                 && !EXCLUDED.contains(&name.as_str())
             {
-                match family.gauges.contains(&name.as_str()) {
-                    true => self.add_gauge(family, name, labels.clone(), value),
-                    false => self.add_counter(family, name, labels.clone(), value),
+                if family.gauges.contains(&name.as_str()) {
+                    self.add_gauge(family, name, labels.clone(), value)
+                } else {
+                    self.add_counter(family, name, labels.clone(), value)
                 }
             }
         }

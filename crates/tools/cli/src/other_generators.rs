@@ -56,9 +56,10 @@ fn split<'a>(
         }
         let attached = valued.iter().find_map(|name| {
             let value = argument.strip_prefix(name)?;
-            match name.starts_with("--") {
-                true => Some((*name, value.strip_prefix('=')?)),
-                false => Some((*name, value)),
+            if name.starts_with("--") {
+                Some((*name, value.strip_prefix('=')?))
+            } else {
+                Some((*name, value))
             }
         });
         match attached {

@@ -76,17 +76,19 @@ fn purged(value: &Value, is_soft: bool) -> String {
     let count = value.get("responses").and_then(Value::as_u64);
     let count = count.unwrap_or_default();
     let is_complete = value.get("is_complete").and_then(Value::as_bool);
-    let least = match is_complete.unwrap_or_default() {
-        true => "",
-        false => "at least ",
+    let least = if is_complete.unwrap_or_default() {
+        ""
+    } else {
+        "at least "
     };
     let noun = match count {
         1 => "response",
         _ => "responses",
     };
-    match is_soft {
-        true => format!("made {least}{count} {noun} stale\n"),
-        false => format!("purged {least}{count} {noun}\n"),
+    if is_soft {
+        format!("made {least}{count} {noun} stale\n")
+    } else {
+        format!("purged {least}{count} {noun}\n")
     }
 }
 

@@ -51,9 +51,10 @@ fn create(name: &str, folder: &Path) -> Result<(), CommandError> {
         .map(|system| folder.join(system))
         .filter(|folder| folder.is_dir())
         .collect();
-    let folders = match own.is_empty() {
-        true => vec![folder.to_owned()],
-        false => own,
+    let folders = if own.is_empty() {
+        vec![folder.to_owned()]
+    } else {
+        own
     };
     let mut last = 0;
     for folder in &folders {

@@ -134,9 +134,10 @@ async fn read_messages(
         match serde_json::from_str(&line) {
             Ok(CargoMessage::CompilerMessage { message }) => {
                 if let Some(rendered) = &message.rendered {
-                    match message.level.starts_with("error") {
-                        true => terminal.write(rendered),
-                        false => terminal.progress(rendered),
+                    if message.level.starts_with("error") {
+                        terminal.write(rendered)
+                    } else {
+                        terminal.progress(rendered)
                     }
                 }
                 messages.errors.extend(message.into_error());

@@ -34,12 +34,11 @@ impl BuildFailure {
 
     /// All errors as text.
     pub(crate) fn text(&self) -> String {
-        match self.errors.is_empty() {
-            true => self.cargo.clone(),
-            false => {
-                let rendered = self.errors.iter().map(|error| error.rendered.trim_end());
-                rendered.collect::<Vec<_>>().join("\n\n")
-            }
+        if self.errors.is_empty() {
+            self.cargo.clone()
+        } else {
+            let rendered = self.errors.iter().map(|error| error.rendered.trim_end());
+            rendered.collect::<Vec<_>>().join("\n\n")
         }
     }
 }

@@ -56,9 +56,10 @@ impl DevPage {
             let text = escape_html(line);
             // The standard library shows the paths of the project relative to the current folder.
             let is_own = line.trim_start().starts_with("at ./");
-            frames += &match is_own {
-                true => format!("<b>{text}</b>\n"),
-                false => format!("{text}\n"),
+            frames += &if is_own {
+                format!("<b>{text}</b>\n")
+            } else {
+                format!("{text}\n")
             };
         }
         let content = section(Some(&panic.place), &panic.message, frames.trim_end());
@@ -103,9 +104,10 @@ fn section(place: Option<&str>, message: &str, text: &str) -> String {
     let place = place.map_or_else(String::new, |place| {
         format!("<p class=\"place\">{}</p>", escape_html(place))
     });
-    let text = match text.is_empty() {
-        true => String::new(),
-        false => format!("<pre>{text}</pre>"),
+    let text = if text.is_empty() {
+        String::new()
+    } else {
+        format!("<pre>{text}</pre>")
     };
     let message = escape_html(message);
     format!("<section>{place}<p class=\"message\">{message}</p>{text}</section>")

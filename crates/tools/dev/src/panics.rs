@@ -64,9 +64,10 @@ impl PanicParser {
             self.finish();
             return;
         }
-        let text = match current.is_in_backtrace {
-            true => &mut current.panic.backtrace,
-            false => &mut current.panic.message,
+        let text = if current.is_in_backtrace {
+            &mut current.panic.backtrace
+        } else {
+            &mut current.panic.message
         };
         if text.len() + line.len() < MAX_TEXT {
             text.push_str(line);

@@ -203,9 +203,10 @@ impl DevSupervisor {
                     .progress(&format!("{} changed", shown.display()));
                 required = change;
             }
-            next = match first.elapsed() < MAX_DEBOUNCE {
-                true => timeout(DEBOUNCE, self.changes.recv()).await.unwrap_or(None),
-                false => None,
+            next = if first.elapsed() < MAX_DEBOUNCE {
+                timeout(DEBOUNCE, self.changes.recv()).await.unwrap_or(None)
+            } else {
+                None
             };
         }
         match required {

@@ -38,9 +38,10 @@ impl DevTerminal {
         let text = text.trim_end();
         let mut output = io::stderr().lock();
         // The reader of standard error may be gone.
-        let _ = match self.has_colours {
-            true => writeln!(output, "{text}"),
-            false => writeln!(output, "{}", without_escapes(text)),
+        let _ = if self.has_colours {
+            writeln!(output, "{text}")
+        } else {
+            writeln!(output, "{}", without_escapes(text))
         };
     }
 }

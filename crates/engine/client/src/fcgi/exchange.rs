@@ -58,9 +58,10 @@ impl FastCgiClientConnection {
             });
         }
         let length = body.len();
-        let written = match is_observed && length == Some(0) {
-            true => self.write_head(&mut out),
-            false => 0,
+        let written = if is_observed && length == Some(0) {
+            self.write_head(&mut out)
+        } else {
+            0
         };
         let mut upload = RequestUpload::new(out, body, length, false);
         upload.count_sent(written);
@@ -77,9 +78,10 @@ impl FastCgiClientConnection {
     ) -> Poll<Result<CgiResponseHead, (RequestPhase, FailureCause)>> {
         self.serial.send(cx)?;
         let is_sent = self.serial.upload.is_over();
-        let phase = match is_sent {
-            true => RequestPhase::Head,
-            false => RequestPhase::Send,
+        let phase = if is_sent {
+            RequestPhase::Head
+        } else {
+            RequestPhase::Send
         };
         match self.poll_part(cx) {
             Poll::Ready(Ok(FastCgiResponsePart::Head(head))) => {

@@ -50,9 +50,10 @@ impl Http1Exchange {
             yield_to_ready_tasks(cx);
             return Poll::Pending;
         }
-        let result = match std::mem::take(&mut connection.checks_again) && !connection.is_usable() {
-            true => Err((RequestPhase::Send, FailureCause::Closed)),
-            false => ready!(connection.poll_head(cx)),
+        let result = if std::mem::take(&mut connection.checks_again) && !connection.is_usable() {
+            Err((RequestPhase::Send, FailureCause::Closed))
+        } else {
+            ready!(connection.poll_head(cx))
         };
         let Some(mut connection) = self.connection.take() else {
             return Poll::Pending;
@@ -129,9 +130,10 @@ impl Http1ClientConnection {
     ) -> Poll<Result<Http1ResponseHead, (RequestPhase, FailureCause)>> {
         loop {
             self.serial.send(cx)?;
-            let phase = match self.serial.upload.is_over() {
-                true => RequestPhase::Head,
-                false => RequestPhase::Send,
+            let phase = if self.serial.upload.is_over() {
+                RequestPhase::Head
+            } else {
+                RequestPhase::Send
             };
             let held = self.serial.upload.is_held();
             match self.poll_part(cx) {
@@ -171,9 +173,12 @@ impl Http1ClientConnection {
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let is_held = self.serial.upload.is_held() && !self.serial.upload.is_blocked();
         if is_held || self.serial.upload.is_over() || self.serial.send_error.is_some() {
-            self.serial.limits.expect(|timeouts| match is_held {
-                true => CONTINUE,
-                false => timeouts.first_byte,
+            self.serial.limits.expect(|timeouts| {
+                if is_held {
+                    CONTINUE
+                } else {
+                    timeouts.first_byte
+                }
             });
         }
         ready!(self.serial.limits.poll(cx));

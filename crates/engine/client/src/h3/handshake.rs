@@ -64,9 +64,10 @@ async fn handshake(
     let endpoint = ClientEndpoint::for_address(address)
         .await
         .map_err(|error| {
-            let cause = match descriptors::is_exhausted(&error) {
-                true => FailureCause::NoDescriptors,
-                false => FailureCause::Io(error),
+            let cause = if descriptors::is_exhausted(&error) {
+                FailureCause::NoDescriptors
+            } else {
+                FailureCause::Io(error)
             };
             (RequestPhase::Connect, cause)
         })?;

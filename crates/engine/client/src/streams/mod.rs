@@ -163,9 +163,10 @@ impl MultiplexedClient {
     /// Puts a request into the queue.
     pub(crate) fn begin(&self, request: ClientRequest) -> Result<StreamResponse, RequestFailure> {
         if !self.has_room() {
-            let cause = match self.is_closed() {
-                true => FailureCause::Closed,
-                false => FailureCause::Refused,
+            let cause = if self.is_closed() {
+                FailureCause::Closed
+            } else {
+                FailureCause::Refused
             };
             return Err(unsent(request, cause));
         }
@@ -305,9 +306,10 @@ impl<P: ClientProtocol> OriginStreams<P> {
             let request_sent = !matches!(cause, FailureCause::Refused)
                 && self.protocol.has_written_behind(begins_at);
             response_slot.settle(Err(RequestFailure {
-                phase: match request_body.ended {
-                    true => RequestPhase::Head,
-                    false => RequestPhase::Send,
+                phase: if request_body.ended {
+                    RequestPhase::Head
+                } else {
+                    RequestPhase::Send
                 },
                 cause,
                 request_sent,

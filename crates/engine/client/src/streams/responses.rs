@@ -197,9 +197,10 @@ impl<P: ClientProtocol> OriginStreams<P> {
 
     /// Handles the reset of a stream by the origin, which `is_refused` if it reports that it did not process the request.
     pub(crate) fn take_reset(&mut self, key: StreamKey<P::Id>, is_refused: bool) {
-        let cause = match is_refused {
-            true => FailureCause::Refused,
-            false => FailureCause::Reset,
+        let cause = if is_refused {
+            FailureCause::Refused
+        } else {
+            FailureCause::Reset
         };
         if let Some(stream) = self.table.remove(key) {
             self.fail(*stream, cause, BodyError::Disconnected);

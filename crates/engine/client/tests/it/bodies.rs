@@ -65,11 +65,10 @@ fn a_large_body_arrives_complete_however_it_is_framed() {
 #[test]
 fn a_response_that_is_cut_off_never_ends_in_order() {
     let whole_response = |last: bool| {
-        let whole: &[u8] = match last {
-            true => {
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nA: b\r\n\r\n"
-            }
-            false => b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nokok",
+        let whole: &[u8] = if last {
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nA: b\r\n\r\n"
+        } else {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nokok"
         };
         whole.to_vec()
     };
@@ -82,9 +81,10 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
         let origin = RawOrigin::start(move |cut, mut connection| {
             connection.read_request().unwrap();
             connection.send(&parts[..cut]);
-            match ends {
-                true => connection.end(),
-                false => return connection.reset(),
+            if ends {
+                connection.end()
+            } else {
+                return connection.reset();
             }
             connection.is_closed();
         });

@@ -254,9 +254,10 @@ impl<'a> Http1Connection<'a> {
         slot.wait(|cx| match self.poll_fill(cx) {
             Poll::Pending if idle && self.is_shutdown_requested() => {
                 if self.requests > 0 {
-                    return match slot.end_kept_after(&self.worker.clock, LAST_KEPT_REQUEST) {
-                        true => Poll::Pending,
-                        false => Poll::Ready(Ok(0)),
+                    return if slot.end_kept_after(&self.worker.clock, LAST_KEPT_REQUEST) {
+                        Poll::Pending
+                    } else {
+                        Poll::Ready(Ok(0))
                     };
                 }
                 if self.arrived.elapsed() >= LAST_FIRST_REQUEST {
@@ -319,9 +320,10 @@ impl<'a> Http1Connection<'a> {
     /// Ends our side and reads for a while.
     async fn linger(&mut self) {
         self.release_buffers();
-        let idle = match self.is_shutdown_requested() {
-            true => LINGER_AT_END,
-            false => LINGER_IDLE,
+        let idle = if self.is_shutdown_requested() {
+            LINGER_AT_END
+        } else {
+            LINGER_IDLE
         };
         // A client may get its response while it still uploads a file.
         let patience = LingerLimits {

@@ -177,9 +177,10 @@ impl<'a> Http2Connection<'a> {
             Ok(Http2End::Close) => {}
             Ok(Http2End::Linger) => {
                 self.shrink();
-                let idle = match self.is_shutdown_requested() {
-                    true => LINGER_AT_END,
-                    false => LINGER_IDLE,
+                let idle = if self.is_shutdown_requested() {
+                    LINGER_AT_END
+                } else {
+                    LINGER_IDLE
                 };
                 let patience = LingerLimits {
                     idle,

@@ -39,9 +39,10 @@ impl Http2Connection<'_> {
                 // Up to four megabytes of a large download stood in the socket once before a small response of the
                 // same connection. A client that takes everything gets large batches; one that does not gets small
                 // ones, so that the next batch follows the priorities of its time.
-                self.batch = match flushed.is_ready() && !self.streams.protocol.out.is_partial() {
-                    true => (2 * self.batch).min(BATCH),
-                    false => (self.batch / 2).max(BATCH_LEAST),
+                self.batch = if flushed.is_ready() && !self.streams.protocol.out.is_partial() {
+                    (2 * self.batch).min(BATCH)
+                } else {
+                    (self.batch / 2).max(BATCH_LEAST)
                 };
                 match flushed {
                     Poll::Ready(result) => {

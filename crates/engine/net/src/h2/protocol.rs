@@ -114,9 +114,10 @@ impl StreamProtocol for Http2Protocol {
         if !self.codec.is_stalled(stream) {
             return None;
         }
-        Some(match self.codec.is_connection_stalled() {
-            true => Stall::Connection,
-            false => Stall::Stream,
+        Some(if self.codec.is_connection_stalled() {
+            Stall::Connection
+        } else {
+            Stall::Stream
         })
     }
 

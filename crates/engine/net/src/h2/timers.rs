@@ -145,9 +145,10 @@ impl Http2Connection<'_> {
         if !open || interval.is_zero() || self.half_closed.is_some() {
             return NEVER;
         }
-        let since = match self.streams.protocol.codec.awaits_ping_ack() {
-            true => self.timers.read_at.max(self.timers.pinged_at),
-            false => self.timers.read_at,
+        let since = if self.streams.protocol.codec.awaits_ping_ack() {
+            self.timers.read_at.max(self.timers.pinged_at)
+        } else {
+            self.timers.read_at
         };
         deadline_from(since, interval)
     }

@@ -93,9 +93,10 @@ impl Http3Connection<'_> {
 
     /// The tick since which a head, or the SETTINGS frame, is incomplete.
     fn incomplete_since(&self) -> u32 {
-        let settings = match self.streams.protocol.transport.codec.has_peer_settings() {
-            true => NEVER,
-            false => self.timers.started,
+        let settings = if self.streams.protocol.transport.codec.has_peer_settings() {
+            NEVER
+        } else {
+            self.timers.started
         };
         let of_streams = self.input.incomplete_since().unwrap_or(NEVER);
         of_streams.min(settings)
@@ -121,9 +122,10 @@ impl Http3Connection<'_> {
     /// When the client is asked for a sign of life: QUIC ends connections without packets, also while a service works.
     fn ping_deadline(&self, open: bool) -> u32 {
         let interval = self.max_idle_timeout / 2;
-        match !open || interval.is_zero() {
-            true => NEVER,
-            false => deadline_from(self.timers.read_at.max(self.timers.pinged_at), interval),
+        if !open || interval.is_zero() {
+            NEVER
+        } else {
+            deadline_from(self.timers.read_at.max(self.timers.pinged_at), interval)
         }
     }
 

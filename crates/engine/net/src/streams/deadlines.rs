@@ -10,11 +10,11 @@ use crate::connection_table::NEVER;
 impl<P: StreamProtocol> RequestStreams<'_, P> {
     /// The tick at which the streams have to be examined, if any are `open`.
     pub(crate) fn examination(&mut self, open: bool, now: u32) -> u32 {
-        self.examine_at = match open {
-            true => self
-                .examine_at
-                .min(deadline_from(now, shortest(&self.limits))),
-            false => NEVER,
+        self.examine_at = if open {
+            self.examine_at
+                .min(deadline_from(now, shortest(&self.limits)))
+        } else {
+            NEVER
         };
         self.examine_at
     }

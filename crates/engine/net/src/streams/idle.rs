@@ -51,9 +51,10 @@ impl IdlePeriod {
 
     /// When memory is released.
     pub(crate) fn shrink_deadline(&self) -> u32 {
-        match self.has_shrunk {
-            true => NEVER,
-            false => self.since.saturating_add(SHRINK_AFTER),
+        if self.has_shrunk {
+            NEVER
+        } else {
+            self.since.saturating_add(SHRINK_AFTER)
         }
     }
 

@@ -191,9 +191,10 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         // A body whose length is known, or that is expensive to make, is asked for when it is the turn of its
         // stream. With 256 streams whose windows were shut, a part of each body was fetched, and a compressor made
         // for each.
-        match source.waits_for_window() || stream.left.is_some_and(|left| left > 0) {
-            true => self.protocol.want_send(key),
-            false => self.poll_source(key, cx),
+        if source.waits_for_window() || stream.left.is_some_and(|left| left > 0) {
+            self.protocol.want_send(key)
+        } else {
+            self.poll_source(key, cx)
         }
     }
 

@@ -71,14 +71,13 @@ pub(crate) async fn accept(
         Ok((accepted, rest)) => {
             behind = rest;
             let hello = accepted.client_hello();
-            let on_demand = match is_challenge(&hello) {
-                true => OnDemandLookup::NotCovered,
-                false => {
-                    let client = peer
-                        .ip()
-                        .map_or(HandshakeClient::Local, HandshakeClient::Proven);
-                    settings.on_demand(hello.server_name(), client)
-                }
+            let on_demand = if is_challenge(&hello) {
+                OnDemandLookup::NotCovered
+            } else {
+                let client = peer
+                    .ip()
+                    .map_or(HandshakeClient::Local, HandshakeClient::Proven);
+                settings.on_demand(hello.server_name(), client)
             };
             let on_demand = match on_demand {
                 // Boxed: few handshakes wait for this.

@@ -458,14 +458,15 @@ impl TlsSiteConfig {
             .iter()
             .flat_map(|certificate| certificate.names().iter().cloned())
             .collect();
-        let quic = match site.http3 {
-            true => Some(quic_tls(
+        let quic = if site.http3 {
+            Some(quic_tls(
                 site,
                 config.clone(),
                 &sessions,
                 &certificate_names,
-            )?),
-            false => None,
+            )?)
+        } else {
+            None
         };
         config.alpn_protocols = site.alpn.clone();
         config.ticketer = Arc::clone(&sessions.ticketer);

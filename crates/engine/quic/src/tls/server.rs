@@ -47,10 +47,11 @@ impl QuicServerTls {
         }
         config.max_early_data_size = if early_data { EARLY_DATA } else { 0 };
         let mut config_of_version_2 = config.clone();
-        config_of_version_2.session_storage = match config.ticketer.enabled() {
+        config_of_version_2.session_storage = if config.ticketer.enabled() {
             // Tickets without state would have to tell the version.
-            true => Arc::new(NoServerSessionStorage {}),
-            false => Arc::new(SessionsOfVersion2(Arc::clone(&config.session_storage))),
+            Arc::new(NoServerSessionStorage {})
+        } else {
+            Arc::new(SessionsOfVersion2(Arc::clone(&config.session_storage)))
         };
         config_of_version_2.ticketer = Arc::new(NoTickets);
         let config = Arc::new(config);

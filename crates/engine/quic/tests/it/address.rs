@@ -136,7 +136,7 @@ fn clients_above_the_limit_of_half_open_connections_are_refused_until_the_oldest
         for count in 1..=4 {
             begin_from([127, 0, 0, 1 + count], &server).await;
             received(&server, count.into()).await;
-            assert_eq!(server.connections(), count.into());
+            assert_eq!(server.connections(), usize::from(count));
         }
         // After a second without a response, one makes room.
         let client = client();

@@ -593,14 +593,13 @@ fn handshake_data_beyond_the_buffer_closes_the_connection() {
             client
                 .send(PacketLevel::Initial, &crypto(offset, b"a"))
                 .await;
-            match is_allowed {
-                true => {
-                    // It is still open: this closes it.
-                    let close = integers(&[kind::MAX_DATA, 0]);
-                    client.send(PacketLevel::Initial, &close).await;
-                    assert_eq!(client.closed().await.0, PROTOCOL_VIOLATION);
-                }
-                false => assert_eq!(client.closed().await.0, CRYPTO_BUFFER_EXCEEDED),
+            if is_allowed {
+                // It is still open: this closes it.
+                let close = integers(&[kind::MAX_DATA, 0]);
+                client.send(PacketLevel::Initial, &close).await;
+                assert_eq!(client.closed().await.0, PROTOCOL_VIOLATION);
+            } else {
+                assert_eq!(client.closed().await.0, CRYPTO_BUFFER_EXCEEDED)
             }
         }
     });

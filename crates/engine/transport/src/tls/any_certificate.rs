@@ -56,9 +56,10 @@ impl ServerCertVerifier for AnyCertificate {
                 let verified = algorithm.verify_signature(key, message, signed.signature());
                 verified.is_ok()
             });
-            match is_right {
-                true => Ok(HandshakeSignatureValid::assertion()),
-                false => Err(CertificateError::BadSignature.into()),
+            if is_right {
+                Ok(HandshakeSignatureValid::assertion())
+            } else {
+                Err(CertificateError::BadSignature.into())
             }
         })
     }

@@ -116,9 +116,10 @@ fn decode<T: PemObject>(pem: &[u8], expected: PemContents) -> Result<Vec<T>, Pem
             "a block in it is damaged, as after a copy that is not complete: {error}"
         ))
     })?;
-    match found.is_empty() {
-        true => Err(expected.missing("")),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(expected.missing(""))
+    } else {
+        Ok(found)
     }
 }
 

@@ -124,9 +124,10 @@ impl PinnedCertificates {
             Ok(Some(_)) => return Err(CertificateError::InvalidPurpose.into()),
             Err(_) => return Err(CertificateError::BadEncoding.into()),
         }
-        match self.is_revoked(&parsed) {
-            true => Err(CertificateError::Revoked.into()),
-            false => Ok(()),
+        if self.is_revoked(&parsed) {
+            Err(CertificateError::Revoked.into())
+        } else {
+            Ok(())
         }
     }
 

@@ -79,9 +79,10 @@ impl S3Client {
         if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
             return Err(invalid("the endpoint is a host, with or without a port"));
         }
-        let (authority, base) = match settings.is_virtual_hosted {
-            true => (format!("{bucket}.{authority}"), "/".to_owned()),
-            false => (authority.to_owned(), format!("/{bucket}/")),
+        let (authority, base) = if settings.is_virtual_hosted {
+            (format!("{bucket}.{authority}"), "/".to_owned())
+        } else {
+            (authority.to_owned(), format!("/{bucket}/"))
         };
         let default_port = if scheme == "https" { 443 } else { 80 };
         let (host, port) = match authority.rsplit_once(':') {
@@ -107,9 +108,10 @@ impl S3Client {
             tls,
         };
         // Clients leave the default port out.
-        let shown = match port == default_port {
-            true => host.to_owned(),
-            false => authority.clone(),
+        let shown = if port == default_port {
+            host.to_owned()
+        } else {
+            authority.clone()
         };
         Ok(Self {
             endpoint,
@@ -254,9 +256,10 @@ impl S3Client {
                 expects_continue: false,
                 params: None,
             }),
-            body: match has_body {
-                true => Body::Bytes(request.body.clone()),
-                false => Body::Empty,
+            body: if has_body {
+                Body::Bytes(request.body.clone())
+            } else {
+                Body::Empty
             },
             interim: None,
             timeouts: Rc::new(Timeouts::default()),

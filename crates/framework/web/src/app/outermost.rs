@@ -35,10 +35,13 @@ impl Service for OutermostService {
         drop(entered);
         match returned {
             Ok(ResponseFuture::Now(response)) => outermost.form(response).into(),
-            Ok(ResponseFuture::Later(future)) => match outermost.is_needed() {
-                true => ResponseFuture::later(OutermostFuture { future, outermost }),
-                false => ResponseFuture::Later(future),
-            },
+            Ok(ResponseFuture::Later(future)) => {
+                if outermost.is_needed() {
+                    ResponseFuture::later(OutermostFuture { future, outermost })
+                } else {
+                    ResponseFuture::Later(future)
+                }
+            }
             Err(response) => response.into(),
         }
     }
@@ -122,9 +125,10 @@ impl ResponseErrors {
             }
             None => &self.rendering,
         };
-        match self.is_served {
-            true => rendering.complete(response),
-            false => rendering.apply(response),
+        if self.is_served {
+            rendering.complete(response)
+        } else {
+            rendering.apply(response)
         }
     }
 

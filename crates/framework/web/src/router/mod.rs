@@ -121,9 +121,10 @@ impl Router {
         }
         let index = self.routes.len();
         // Routes with constraints are tried first.
-        match pattern.is_constrained() {
-            true => indexes.insert(0, index),
-            false => indexes.push(index),
+        if pattern.is_constrained() {
+            indexes.insert(0, index)
+        } else {
+            indexes.push(index)
         }
         self.is_searched |= pattern.is_constrained();
         self.routes.push(Route {

@@ -105,9 +105,10 @@ impl RoutePattern {
                 parts.push(PatternPart::Literal(std::mem::take(&mut literal)));
             }
             names.push(name.into());
-            parts.push(match is_rest {
-                true => PatternPart::Rest(name.into()),
-                false => PatternPart::Parameter(name.into()),
+            parts.push(if is_rest {
+                PatternPart::Rest(name.into())
+            } else {
+                PatternPart::Parameter(name.into())
             });
         }
         let _ = write!(whole, "{}$", regex::escape(&literal));

@@ -112,9 +112,10 @@ impl fmt::Display for SessionKey {
             f.write_str("v")?;
         }
         first.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        match self.is_visitor {
-            true => write!(f, "{:x}", last >> 4),
-            false => write!(f, "{last:02x}"),
+        if self.is_visitor {
+            write!(f, "{:x}", last >> 4)
+        } else {
+            write!(f, "{last:02x}")
         }
     }
 }

@@ -70,9 +70,10 @@ impl Default for MemoryStore {
 
 impl SessionMap {
     fn by_expiry(&mut self, key: &SessionKey) -> &mut BTreeSet<(u64, SessionKey)> {
-        match key.is_visitor() {
-            true => &mut self.visitors,
-            false => &mut self.users,
+        if key.is_visitor() {
+            &mut self.visitors
+        } else {
+            &mut self.users
         }
     }
 

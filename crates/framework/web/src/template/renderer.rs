@@ -126,9 +126,10 @@ fn content_type(name: &str) -> String {
         .unwrap_or(name);
     let extension = media_type::extension(stem.as_bytes());
     let media_type = media_type::of_extension(&extension);
-    match media_type::has_charset(media_type) {
-        true => format!("{media_type}; charset=utf-8"),
-        false => media_type.to_owned(),
+    if media_type::has_charset(media_type) {
+        format!("{media_type}; charset=utf-8")
+    } else {
+        media_type.to_owned()
     }
 }
 

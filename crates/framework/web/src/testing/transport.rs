@@ -121,9 +121,10 @@ async fn call(
         tokio::task::spawn_local(tunnel(Box::new(theirs)));
         Box::new(ours) as Box<dyn Duplex>
     });
-    let body = match is_head {
-        true => Body::Empty,
-        false => response.take_body(),
+    let body = if is_head {
+        Body::Empty
+    } else {
+        response.take_body()
     };
     let headers = response.headers().clone();
     Ok(IncomingTestResponse {

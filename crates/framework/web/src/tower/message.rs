@@ -71,9 +71,10 @@ where
         .map_err(|_| StatusCode::BAD_REQUEST)?;
     let peer = parts.extensions.get::<Peer>().copied();
     let peer = peer.or_else(|| parts.extensions.get::<SocketAddr>().copied().map(Peer::Ip));
-    let body = match body.is_end_stream() {
-        true => Body::Empty,
-        false => Body::stream(HttpBodyStream(Box::pin(body))),
+    let body = if body.is_end_stream() {
+        Body::Empty
+    } else {
+        Body::stream(HttpBodyStream(Box::pin(body)))
     };
     Ok(Request::new(RequestParts {
         method: parts.method,

@@ -179,9 +179,10 @@ impl From<InvalidFields> for Error {
         let detail = lines.collect::<Vec<_>>().join("; ");
         let error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
         let error = error.with("errors", invalid.errors);
-        match invalid.is_of_json {
-            true => error.prefer(ErrorFormat::Json),
-            false => error,
+        if invalid.is_of_json {
+            error.prefer(ErrorFormat::Json)
+        } else {
+            error
         }
     }
 }

@@ -222,12 +222,13 @@ impl HeaderBlockReader {
             return Err(FastCgiError::NoField);
         }
         let mut headers = self.headers;
-        let status =
-            self.status
-                .unwrap_or_else(|| match headers.contains(http::header::LOCATION) {
-                    true => StatusCode::FOUND,
-                    false => StatusCode::OK,
-                });
+        let status = self.status.unwrap_or_else(|| {
+            if headers.contains(http::header::LOCATION) {
+                StatusCode::FOUND
+            } else {
+                StatusCode::OK
+            }
+        });
         if status.is_informational() {
             return Err(FastCgiError::Status);
         }

@@ -144,9 +144,10 @@ impl ChunkedDecoder {
                 Ok(ChunkState::SizeLineFeed)
             }
             (ChunkState::Size | ChunkState::SizeSpace | ChunkState::Extension, b'\n') => {
-                match self.is_lenient {
-                    true => Ok(self.end_of_size()),
-                    false => Err(Http1Error::BareLineFeed),
+                if self.is_lenient {
+                    Ok(self.end_of_size())
+                } else {
+                    Err(Http1Error::BareLineFeed)
                 }
             }
             // BWS, which many servers send that write sizes of a fixed width (RFC 9112 section 7.1.1).

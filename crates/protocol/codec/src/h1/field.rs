@@ -102,9 +102,10 @@ pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Error> {
 pub(super) fn repeated_content_length(value: &[u8]) -> Result<u64, Http1Error> {
     let mut lengths = value.split(|byte| *byte == b',').map(content_length);
     let first = lengths.next().ok_or(Http1Error::ContentLength)??;
-    match lengths.all(|length| length == Ok(first)) {
-        true => Ok(first),
-        false => Err(Http1Error::ContentLength),
+    if lengths.all(|length| length == Ok(first)) {
+        Ok(first)
+    } else {
+        Err(Http1Error::ContentLength)
     }
 }
 

@@ -87,16 +87,17 @@ impl Http2Config {
     pub(super) fn encode(&self, is_server: bool, out: &mut Vec<u8>) {
         let payload = u32::try_from(self.max_payload()).unwrap_or(MAX_PAYLOAD);
         let head = u32::try_from(self.head_bytes).unwrap_or(u32::MAX);
-        let mut settings = match is_server {
-            true => vec![
+        let mut settings = if is_server {
+            vec![
                 (
                     MAX_CONCURRENT_STREAMS,
                     u32::try_from(self.max_streams()).unwrap_or(0),
                 ),
                 (ENABLE_CONNECT_PROTOCOL, u32::from(self.extended_connect)),
                 (NO_RFC7540_PRIORITIES, 1),
-            ],
-            false => vec![(ENABLE_PUSH, 0)],
+            ]
+        } else {
+            vec![(ENABLE_PUSH, 0)]
         };
         settings.extend([(MAX_FRAME_SIZE, payload), (MAX_HEADER_LIST_SIZE, head)]);
         settings.extend(

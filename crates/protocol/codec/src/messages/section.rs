@@ -240,9 +240,10 @@ impl<'a> FieldReader<'a> {
             }
             _ => false,
         };
-        match is_first {
-            true => Ok(()),
-            false => Err(MessageFault::PseudoField),
+        if is_first {
+            Ok(())
+        } else {
+            Err(MessageFault::PseudoField)
         }
     }
 
@@ -266,9 +267,10 @@ impl<'a> FieldReader<'a> {
                 }
                 if self.has_authority {
                     let authority = self.headers.get("host").unwrap_or_default();
-                    return match authority.eq_ignore_ascii_case(value) {
-                        true => Ok(()),
-                        false => Err(MessageFault::Host),
+                    return if authority.eq_ignore_ascii_case(value) {
+                        Ok(())
+                    } else {
+                        Err(MessageFault::Host)
                     };
                 }
                 if value.is_empty() || !is_host(value) {

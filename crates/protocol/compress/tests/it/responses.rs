@@ -205,9 +205,10 @@ fn head_has_the_fields_of_get_under_compression() {
             let body = text(length)[..length].to_owned();
             let made = body.clone();
             let handler = site(move || {
-                let body = match is_known {
-                    true => made.clone().into(),
-                    false => stream(made.clone()),
+                let body = if is_known {
+                    made.clone().into()
+                } else {
+                    stream(made.clone())
                 };
                 let tag = HeaderValue::from_static("\"x\"");
                 Response::text(StatusCode::OK, "")
@@ -286,17 +287,19 @@ fn a_304_and_a_206_vary_as_the_complete_response() {
             let request = || get("/").with("accept-encoding", accept);
             let reply = request().to(&site);
             let vary: Vec<_> = reply.headers.get_all("vary").collect();
-            let expected = match varies {
-                true => vec![&b"accept-encoding"[..]],
-                false => vary.iter().copied().filter(|line| line == b"*").collect(),
+            let expected = if varies {
+                vec![&b"accept-encoding"[..]]
+            } else {
+                vary.iter().copied().filter(|line| line == b"*").collect()
             };
             assert_eq!(vary, expected, "{status} {lines:?}");
             // The tag is that which the client has.
             assert_eq!(reply.field("etag"), Some("\"x\""), "{status} {lines:?}");
             let weak = request().with("if-none-match", "\"a\", W/\"x\"").to(&site);
-            let expected = match varies && status == 304 {
-                true => "W/\"x\"",
-                false => "\"x\"",
+            let expected = if varies && status == 304 {
+                "W/\"x\""
+            } else {
+                "\"x\""
             };
             assert_eq!(weak.field("etag"), Some(expected), "{status} {lines:?}");
         }

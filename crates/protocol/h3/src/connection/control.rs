@@ -137,9 +137,10 @@ impl H3Connection {
     pub(super) fn handle_peer_stream_reset(&mut self, id: u64) -> Result<(), H3Error> {
         let known = self.peer_streams.iter().position(|stream| stream.id == id);
         let stream = known.map(|at| self.peer_streams.swap_remove(at));
-        match stream.is_some_and(|stream| stream.kind.is_critical()) {
-            true => Err(H3Fault::ClosedCriticalStream.into()),
-            false => Ok(()),
+        if stream.is_some_and(|stream| stream.kind.is_critical()) {
+            Err(H3Fault::ClosedCriticalStream.into())
+        } else {
+            Ok(())
         }
     }
 

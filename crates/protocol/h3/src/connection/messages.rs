@@ -91,9 +91,10 @@ impl H3Connection {
             Ok(request) => request,
             Err(SectionError::Malformed(fault)) => return self.fail_stream(key, fault.into()),
             Err(SectionError::Refused(why)) => {
-                match end {
-                    true => self.end_receiving(key),
-                    false => self.abandon(key),
+                if end {
+                    self.end_receiving(key)
+                } else {
+                    self.abandon(key)
                 }
                 return Ok(H3Event::Refused { stream: key, why });
             }
@@ -157,10 +158,11 @@ impl H3Connection {
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;
-        stream.body_left = match has_no_content {
-            true => Some(0),
+        stream.body_left = if has_no_content {
+            Some(0)
+        } else {
             // Content-Length has no meaning for a tunnel (RFC 9110 section 9.3.6).
-            false => response.content_length.filter(|_| !stream.is_tunnel),
+            response.content_length.filter(|_| !stream.is_tunnel)
         };
         if end {
             if stream.body_left.is_some_and(|left| left > 0) {

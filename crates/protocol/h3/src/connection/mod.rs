@@ -494,12 +494,12 @@ impl H3Connection {
 
     /// How many requests may be sent now (at a client), as far as the transport allows them.
     pub fn available_streams(&self) -> usize {
-        match self.role == H3Role::Client && !self.is_shutting_down() {
-            true => self
-                .config
+        if self.role == H3Role::Client && !self.is_shutting_down() {
+            self.config
                 .max_streams()
-                .saturating_sub(self.streams.open_count()),
-            false => 0,
+                .saturating_sub(self.streams.open_count())
+        } else {
+            0
         }
     }
 

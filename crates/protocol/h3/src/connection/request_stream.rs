@@ -74,9 +74,10 @@ impl H3Connection {
                 FrameProgress::Data(left) | FrameProgress::Skip(left) => {
                     let available = u64::try_from(input.len()).unwrap_or(u64::MAX);
                     if input.is_empty() {
-                        return match fin {
-                            true => Err(H3Fault::FrameSize.into()),
-                            false => Ok(H3Event::Incomplete),
+                        return if fin {
+                            Err(H3Fault::FrameSize.into())
+                        } else {
+                            Ok(H3Event::Incomplete)
                         };
                     }
                     let len =
@@ -101,9 +102,10 @@ impl H3Connection {
                     let is_complete = stream.buffer.len() == len;
                     if !is_complete {
                         self.reserve_section(missing)?;
-                        return match fin {
-                            true => Err(H3Fault::FrameSize.into()),
-                            false => Ok(H3Event::Incomplete),
+                        return if fin {
+                            Err(H3Fault::FrameSize.into())
+                        } else {
+                            Ok(H3Event::Incomplete)
                         };
                     }
                     stream.frame = FrameProgress::Start;
@@ -224,9 +226,10 @@ impl H3Connection {
         let max_bytes = self
             .max_section_bytes()
             .saturating_mul(MAX_BUFFERED_SECTIONS);
-        match self.buffered > max_bytes {
-            true => Err(Flood::FieldBlock),
-            false => Ok(()),
+        if self.buffered > max_bytes {
+            Err(Flood::FieldBlock)
+        } else {
+            Ok(())
         }
     }
 

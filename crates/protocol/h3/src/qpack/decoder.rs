@@ -298,11 +298,12 @@ impl QpackDecoder {
             .checked_rem(full_range)
             .map_or(0, |rest| max_value.saturating_sub(rest));
         let required = wrapped.saturating_add(encoded).saturating_sub(1);
-        let required = match required > max_value {
-            true => required
+        let required = if required > max_value {
+            required
                 .checked_sub(full_range)
-                .ok_or(QpackError::InsertCount)?,
-            false => required,
+                .ok_or(QpackError::InsertCount)?
+        } else {
+            required
         };
         Some(required)
             .filter(|required| *required > 0)
@@ -347,9 +348,10 @@ impl<'i> InstructionString<'i> {
     where
         'i: 'a,
     {
-        match self.is_huffman {
-            true => Ok(scratch.decode(self.bytes)?),
-            false => Ok(self.bytes),
+        if self.is_huffman {
+            Ok(scratch.decode(self.bytes)?)
+        } else {
+            Ok(self.bytes)
         }
     }
 }

@@ -17,9 +17,10 @@ fn with_usual_case(text: &str) -> String {
     let mut usual = String::with_capacity(text.len());
     let mut is_inside = false;
     for letter in text.chars() {
-        usual.push(match is_inside {
-            true => letter.to_ascii_lowercase(),
-            false => letter.to_ascii_uppercase(),
+        usual.push(if is_inside {
+            letter.to_ascii_lowercase()
+        } else {
+            letter.to_ascii_uppercase()
         });
         is_inside = letter.is_ascii_alphabetic();
     }

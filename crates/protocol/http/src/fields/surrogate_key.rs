@@ -14,9 +14,12 @@ pub fn surrogate_keys<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<
     headers
         .get_all(name)
         .flat_map(move |line| {
-            line.split(move |byte| match is_list {
-                true => *byte == b',',
-                false => matches!(byte, b' ' | b'\t'),
+            line.split(move |byte| {
+                if is_list {
+                    *byte == b','
+                } else {
+                    matches!(byte, b' ' | b'\t')
+                }
             })
         })
         .map(<[u8]>::trim_ascii)

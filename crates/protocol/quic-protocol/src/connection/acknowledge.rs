@@ -157,9 +157,10 @@ impl Connection {
         let delay = Duration::from_micros(micros);
         // Until the handshake is confirmed, a peer may wait longer than it has announced, for its keys (RFC 9002
         // section 5.3).
-        match self.is_confirmed {
-            true => delay.min(self.max_ack_delay()),
-            false => delay,
+        if self.is_confirmed {
+            delay.min(self.max_ack_delay())
+        } else {
+            delay
         }
     }
 

@@ -108,9 +108,10 @@ impl Connection {
     ) {
         let reason = Bytes::copy_from_slice(reason);
         if self.state != ConnectionStage::Closing {
-            self.end = Some(match by_application {
-                true => ConnectionEnd::Application { code, reason },
-                false => ConnectionEnd::Peer { code, reason },
+            self.end = Some(if by_application {
+                ConnectionEnd::Application { code, reason }
+            } else {
+                ConnectionEnd::Peer { code, reason }
             });
         }
         self.closing = None;

@@ -90,9 +90,10 @@ impl Connection {
             self.tls.read(&bytes)?;
             any = true;
         }
-        match any {
-            true => self.continue_handshake(now),
-            false => Ok(()),
+        if any {
+            self.continue_handshake(now)
+        } else {
+            Ok(())
         }
     }
 
@@ -215,11 +216,12 @@ impl Connection {
         };
         let is_authentic =
             parameters.initial_source.is_some() && parameters.initial_source == self.peer_id;
-        match is_server && is_authentic {
-            true => Ok(()),
-            false => Err(TransportError::transport_parameter(
+        if is_server && is_authentic {
+            Ok(())
+        } else {
+            Err(TransportError::transport_parameter(
                 "a connection ID that is not that of the handshake",
-            )),
+            ))
         }
     }
 

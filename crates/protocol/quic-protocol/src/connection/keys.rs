@@ -186,9 +186,10 @@ impl OneRttKeys {
 
     fn fail<T>(&mut self) -> Result<Option<T>, TransportError> {
         self.failures += 1;
-        match self.failures >= self.remote.integrity_limit() {
-            true => Err(aead_limit()),
-            false => Ok(None),
+        if self.failures >= self.remote.integrity_limit() {
+            Err(aead_limit())
+        } else {
+            Ok(None)
         }
     }
 }

@@ -368,9 +368,10 @@ impl Connection {
 
     /// Opens a stream, if the peer allows one more.
     pub fn open(&mut self, direction: Dir) -> Option<StreamId> {
-        match self.is_closed() {
-            true => None,
-            false => self.streams.open(direction),
+        if self.is_closed() {
+            None
+        } else {
+            self.streams.open(direction)
         }
     }
 

@@ -60,9 +60,10 @@ impl NetworkPath {
             pacer: Pacer::new(now, &*congestion, &rtt, LEAST_MTU),
             rtt,
             congestion,
-            mtu: match can_discover_mtu {
-                true => MtuDiscovery::new(DEFAULT_LARGEST),
-                false => MtuDiscovery::disabled(),
+            mtu: if can_discover_mtu {
+                MtuDiscovery::new(DEFAULT_LARGEST)
+            } else {
+                MtuDiscovery::disabled()
             },
             ecn: EcnValidation::new(),
             first_number: 0,

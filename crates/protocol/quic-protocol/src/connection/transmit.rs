@@ -212,9 +212,10 @@ impl Connection {
         };
         if self.spaces.is_handshake_over() {
             if let Some(has_frames) = self.due_in_data(may_send) {
-                let padded_end = match has_frames && self.needs_full_datagram() {
-                    true => end.min(begin + usize::from(LEAST_MTU)),
-                    false => 0,
+                let padded_end = if has_frames && self.needs_full_datagram() {
+                    end.min(begin + usize::from(LEAST_MTU))
+                } else {
+                    0
                 };
                 self.write_packet(&plan(Space::Data, has_frames, padded_end), buffer)?;
             }
@@ -234,9 +235,10 @@ impl Connection {
                 .into_iter()
                 .all(|later| later <= space || self.due(later, may_send).is_none());
             let is_full = has_initial || has_frames && self.needs_full_datagram();
-            let padded_end = match is_full && is_last {
-                true => begin + usize::from(LEAST_MTU),
-                false => 0,
+            let padded_end = if is_full && is_last {
+                begin + usize::from(LEAST_MTU)
+            } else {
+                0
             };
             let is_written = self.write_packet(&plan(space, has_frames, padded_end), buffer)?;
             if is_written && space == Space::Handshake && self.side.is_client() {

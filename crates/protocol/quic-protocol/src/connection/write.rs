@@ -402,9 +402,10 @@ impl Connection {
             let packet_at = buffer.len();
             let start = header.write(buffer);
             // Room for the packets of other spaces.
-            let most = match Some(kind) == last {
-                true => (begin + mtu).saturating_sub(buffer.len() + TAG),
-                false => mtu / 4,
+            let most = if Some(kind) == last {
+                (begin + mtu).saturating_sub(buffer.len() + TAG)
+            } else {
+                mtu / 4
             };
             // The application is not exposed before the handshake is complete (section 10.2.3).
             let is_hidden = closing.by_application && space != Space::Data;
@@ -416,9 +417,10 @@ impl Connection {
                 let by_application = closing.by_application;
                 frame::write_close(by_application, code, frame, &closing.reason, most, buffer);
             }
-            let padded_end = match Some(kind) == last && initial.is_some() {
-                true => begin + usize::from(LEAST_MTU) - TAG,
-                false => start.least_end(),
+            let padded_end = if Some(kind) == last && initial.is_some() {
+                begin + usize::from(LEAST_MTU) - TAG
+            } else {
+                start.least_end()
             };
             if buffer.len() < padded_end {
                 buffer.resize(padded_end, kind::PADDING);

@@ -97,9 +97,10 @@ impl RetransmitBuffer {
     /// Copies data to the end of a buffer.
     #[inline]
     pub(crate) fn copy(&mut self, range: Range<u64>, buffer: &mut Vec<u8>) {
-        let (mut index, mut chunk_start) = match range.start >= self.cursor.1 {
-            true => self.cursor,
-            false => (0, self.chunks_start),
+        let (mut index, mut chunk_start) = if range.start >= self.cursor.1 {
+            self.cursor
+        } else {
+            (0, self.chunks_start)
         };
         let mut start = range.start;
         while start < range.end

@@ -240,9 +240,10 @@ async fn query(
 }
 
 async fn exchange_udp(server: SocketAddr, bytes: &[u8], id: u16) -> std::io::Result<Message> {
-    let local: SocketAddr = match server.is_ipv4() {
-        true => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        false => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    let local: SocketAddr = if server.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
     };
     let socket = UdpSocket::bind(local).await?;
     socket.connect(server).await?;

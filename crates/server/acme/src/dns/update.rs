@@ -29,9 +29,10 @@ pub(super) async fn change(
         return Err(failed(format!("{} is not in {zone}", record.name)));
     }
     let records = RecordSet::from(record);
-    let mut message = match is_added {
-        true => append(records, zone.clone(), false, false),
-        false => delete_by_rdata(records, zone.clone(), false),
+    let mut message = if is_added {
+        append(records, zone.clone(), false, false)
+    } else {
+        delete_by_rdata(records, zone.clone(), false)
     };
     let mut verifier = None;
     if let Some(key) = &server.key {

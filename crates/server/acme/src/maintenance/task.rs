@@ -135,9 +135,10 @@ impl CertificateWorker {
     async fn store_changed(&self) {
         let before = self.shared.store.stamp(&self.managed);
         loop {
-            tokio::time::sleep(match self.is_on_demand {
-                true => ON_DEMAND_STORE_CHECK_INTERVAL,
-                false => STORE_CHECK_INTERVAL,
+            tokio::time::sleep(if self.is_on_demand {
+                ON_DEMAND_STORE_CHECK_INTERVAL
+            } else {
+                STORE_CHECK_INTERVAL
             })
             .await;
             if let Some(replica) = &self.shared.replica {
@@ -272,17 +273,16 @@ impl CertificateWorker {
     ) -> Duration {
         let names = self.managed.names.join(" ");
         let text = error.to_string();
-        let pause = match error.is_not_ready() {
+        let pause = if error.is_not_ready() {
             // The authority was not asked: it may be asked as soon as this is mended.
-            true => FAULT_PAUSE,
-            false => {
-                state.failures = match has_changed {
-                    true => 1,
-                    false => state.failures.saturating_add(1),
-                };
-                pause_after(state.failures, error.is_rate_limited(), random())
-                    .max(error.retry_after())
-            }
+            FAULT_PAUSE
+        } else {
+            state.failures = if has_changed {
+                1
+            } else {
+                state.failures.saturating_add(1)
+            };
+            pause_after(state.failures, error.is_rate_limited(), random()).max(error.retry_after())
         };
         if !error.is_not_ready() {
             tracing::error!(
@@ -296,9 +296,10 @@ impl CertificateWorker {
             tracing::warn!(names, why = text, "a certificate is not ordered yet");
         }
         // A process that starts looks at once whether it is mended; the clock may have been wrong.
-        state.next_attempt = match error.is_not_ready() {
-            true => None,
-            false => Some(whole_seconds(OffsetDateTime::now_utc() + pause)),
+        state.next_attempt = if error.is_not_ready() {
+            None
+        } else {
+            Some(whole_seconds(OffsetDateTime::now_utc() + pause))
         };
         state.last_error = Some(text);
         pause

@@ -62,9 +62,10 @@ impl OnDemandSite {
 
     /// Whether the site is that of a name.
     fn covers(&self, name: &str) -> bool {
-        match self.tls.names.is_empty() {
-            true => is_public(name),
-            false => matches_any(&self.tls.names, name),
+        if self.tls.names.is_empty() {
+            is_public(name)
+        } else {
+            matches_any(&self.tls.names, name)
         }
     }
 

@@ -138,9 +138,10 @@ impl EffectiveDirectives {
             now.after(Duration::from_secs(seconds.into())) > times.fresh_until
         });
         if directives.no_cache || is_too_old || is_nearly_stale {
-            return FreshnessVerdict::Unusable(match is_fresh {
-                true => ForwardReason::Request,
-                false => ForwardReason::Stale,
+            return FreshnessVerdict::Unusable(if is_fresh {
+                ForwardReason::Request
+            } else {
+                ForwardReason::Stale
             });
         }
         if is_fresh {

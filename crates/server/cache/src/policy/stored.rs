@@ -204,9 +204,10 @@ impl StoredResponse {
         if !self.has_strong_validator() {
             return None;
         }
-        let name = match self.flags.has(ResponseFlags::HAS_ENTITY_TAG) {
-            true => "etag",
-            false => "last-modified",
+        let name = if self.flags.has(ResponseFlags::HAS_ENTITY_TAG) {
+            "etag"
+        } else {
+            "last-modified"
         };
         self.headers.get(name)
     }

@@ -172,9 +172,10 @@ pub(super) fn evaluate(
     let is_useful = response.received < stored.useful_until() || stored.can_be_validated();
     let is_never_current = stored.flags.has(ResponseFlags::NO_CACHE) && !stored.can_be_validated();
     if !is_useful || is_never_current {
-        return Err(match freshness.is_unknown {
-            true => StoreRefusal::NoLifetime,
-            false => StoreRefusal::StaleOnArrival,
+        return Err(if freshness.is_unknown {
+            StoreRefusal::NoLifetime
+        } else {
+            StoreRefusal::StaleOnArrival
         });
     }
     Ok(stored)

@@ -98,9 +98,12 @@ pub fn select_validated(stored: &[&StoredResponse], not_modified: &Headers) -> O
     if let Some(value) = not_modified.get("etag") {
         let tag = EntityTag::parse(value)?;
         return newest(&|stored| {
-            stored.entity_tag().is_some_and(|own| match tag.weak {
-                true => own.weak_eq(&tag),
-                false => own.strong_eq(&tag),
+            stored.entity_tag().is_some_and(|own| {
+                if tag.weak {
+                    own.weak_eq(&tag)
+                } else {
+                    own.strong_eq(&tag)
+                }
             })
         });
     }

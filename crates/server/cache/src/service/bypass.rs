@@ -55,9 +55,10 @@ struct CacheUnlessBypassedService {
 impl Service for CacheUnlessBypassedService {
     fn call(&self, request: Request) -> ResponseFuture {
         let sent = request.original_target().path();
-        let is_normal = match request.is_rewritten() {
-            true => normalise_encoded(sent).is_ok_and(|path| *path == *sent),
-            false => request.forwarded_path() == Ok(sent),
+        let is_normal = if request.is_rewritten() {
+            normalise_encoded(sent).is_ok_and(|path| *path == *sent)
+        } else {
+            request.forwarded_path() == Ok(sent)
         };
         // A program may respond to the user whom the handshake authenticated, and no field of the request tells that.
         let tls = request.connection().tls.as_ref();

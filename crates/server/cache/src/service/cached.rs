@@ -226,14 +226,15 @@ impl LocationCache {
                 location.drop_object(&object);
                 continue;
             };
-            let gap_fetcher = match object.is_resumable() && !object.is_complete() && !is_head {
-                true => GapFetcher::of(
+            let gap_fetcher = if object.is_resumable() && !object.is_complete() && !is_head {
+                GapFetcher::of(
                     location,
                     &Rc::new(location.snapshot(&request)),
                     &prepared.stored,
                     &object,
-                ),
-                false => None,
+                )
+            } else {
+                None
             };
             let prepared = Rc::new(prepared.with_gap_fetcher(gap_fetcher));
             if !object.is_complete() && !is_joined && !is_head && prepared.gap_fetcher.is_none() {
@@ -250,9 +251,10 @@ impl LocationCache {
                 stored: true,
                 collapsed,
             };
-            let mut handling = match is_joined {
-                false => Handling::Hit,
-                true => forwarded(reason, true),
+            let mut handling = if is_joined {
+                forwarded(reason, true)
+            } else {
+                Handling::Hit
             };
             let decision = decide_reuse(&presented, &prepared.stored, rules, &conditions, now);
             if matches!(
@@ -372,9 +374,10 @@ impl CachedLocation {
     ) -> CacheLookup {
         let store = &self.cache.0.store;
         let mut secondary = |line: &[u8]| secondary(presented, line);
-        match is_stale {
-            true => store.lead(key, &mut secondary),
-            false => store.lookup_or_fill(key, &mut secondary),
+        if is_stale {
+            store.lead(key, &mut secondary)
+        } else {
+            store.lookup_or_fill(key, &mut secondary)
         }
     }
 

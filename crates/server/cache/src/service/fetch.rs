@@ -225,12 +225,11 @@ impl CachedLocation {
                 Err(refusal) => {
                     tracing::debug!(path = presented.path, %refusal, "the response is not stored");
                     // A partial response that cannot be stored says nothing about the complete one.
-                    ticket.pass(
-                        match refusal.is_about_request() || initial_range.is_some() {
-                            true => Duration::ZERO,
-                            false => PASS_FOR,
-                        },
-                    );
+                    ticket.pass(if refusal.is_about_request() || initial_range.is_some() {
+                        Duration::ZERO
+                    } else {
+                        PASS_FOR
+                    });
                     return self.uncached_response(fetched.response, reason);
                 }
             };
@@ -308,12 +307,13 @@ pub(super) fn metadata(stored: &StoredResponse) -> ObjectMetadata {
 }
 
 fn new_object(stored: &StoredResponse, length: Option<u64>) -> NewObject {
-    let (vary, secondary) = match stored.vary().is_empty() {
-        true => (Vec::new(), Vec::new()),
-        false => (
+    let (vary, secondary) = if stored.vary().is_empty() {
+        (Vec::new(), Vec::new())
+    } else {
+        (
             stored.vary().line(),
             stored.secondary_key().bytes().to_vec(),
-        ),
+        )
     };
     NewObject {
         metadata: metadata(stored),

@@ -199,9 +199,10 @@ impl PreparedResponse {
         let form = self.form(request);
         if self.stored.is_not_modified(request.headers) {
             // Of a response that is not complete yet, the client may have a compressed form, too.
-            let form = match self.is_negotiated() {
-                true => ResponseForm::of(request.headers, self.compression),
-                false => ResponseForm::Stored,
+            let form = if self.is_negotiated() {
+                ResponseForm::of(request.headers, self.compression)
+            } else {
+                ResponseForm::Stored
             };
             let headers = self.headers(context, form);
             let mut selected = Headers::with_capacity(headers.wire().len());
@@ -297,9 +298,10 @@ impl PreparedResponse {
                 let [part] = *parts else {
                     return None;
                 };
-                let form = match self.is_negotiated() {
-                    true => ResponseForm::Identity,
-                    false => ResponseForm::Stored,
+                let form = if self.is_negotiated() {
+                    ResponseForm::Identity
+                } else {
+                    ResponseForm::Stored
                 };
                 let mut headers = Headers::clone(&self.headers(context, form));
                 let _ = headers.try_insert("content-length", part.len.to_string());
@@ -338,12 +340,13 @@ impl PreparedResponse {
         let is_ambiguous = request.headers.contains("if-range")
             && self.is_negotiated()
             && ResponseForm::of(request.headers, self.compression) != ResponseForm::Identity;
-        match is_ambiguous {
-            true => Validators {
+        if is_ambiguous {
+            Validators {
                 last_modified: None,
                 ..validators
-            },
-            false => validators,
+            }
+        } else {
+            validators
         }
     }
 

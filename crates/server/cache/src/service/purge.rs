@@ -119,19 +119,21 @@ pub(super) fn read(
         return tags;
     }
     let uri = rules.uri(presented);
-    vec![purge(match headers.contains("purge-prefix") {
-        true => PurgeSelector::Prefix(uri.uri().into()),
-        false => selector_of(&uri, rules),
+    vec![purge(if headers.contains("purge-prefix") {
+        PurgeSelector::Prefix(uri.uri().into())
+    } else {
+        selector_of(&uri, rules)
     })]
 }
 
 /// The response to a `PURGE` request.
 pub(super) fn response(is_allowed: bool) -> Response {
-    match is_allowed {
-        true => Response::new(StatusCode::NO_CONTENT),
-        false => Response::new(StatusCode::UNAUTHORIZED).with_header(
+    if is_allowed {
+        Response::new(StatusCode::NO_CONTENT)
+    } else {
+        Response::new(StatusCode::UNAUTHORIZED).with_header(
             &header::WWW_AUTHENTICATE,
             &HeaderValue::from_static("Bearer"),
-        ),
+        )
     }
 }

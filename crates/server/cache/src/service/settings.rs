@@ -85,9 +85,10 @@ impl CacheSettings {
 
     /// The target that is in the key of a request.
     fn target<'a>(&self, request: &'a Request) -> &'a Target {
-        match self.by_sent_target {
-            true => request.original_target(),
-            false => request.target(),
+        if self.by_sent_target {
+            request.original_target()
+        } else {
+            request.target()
         }
     }
 

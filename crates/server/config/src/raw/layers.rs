@@ -29,9 +29,10 @@ impl StringType for CorsOrigin {
         let host = host.map(|host| host.strip_prefix("*.").unwrap_or(host));
         let is_host =
             |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']);
-        match text == "null" || host.is_some_and(is_host) {
-            true => Ok(Self::Origin(text.to_owned())),
-            false => Err(String::new()),
+        if text == "null" || host.is_some_and(is_host) {
+            Ok(Self::Origin(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 }

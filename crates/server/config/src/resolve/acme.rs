@@ -199,17 +199,18 @@ impl AcmeDefaults {
         }
         let settings = self.settings_of(tls);
         if settings.email.is_none() && !self.agree && !*tls.acme_agree {
-            let finding = match is_wanted {
-                true => Finding::error(
+            let finding = if is_wanted {
+                Finding::error(
                     &tls.span,
                     "you have not agreed to the terms of a certificate authority",
                     "for the certificate of this site",
-                ),
-                false => Finding::error(
+                )
+            } else {
+                Finding::error(
                     &tls.span,
                     "a TLS listener without a certificate",
                     "the names are on the public Internet: it can be ordered by ACME",
-                ),
+                )
             };
             reader.report(finding.help(AGREE));
             return None;
@@ -275,13 +276,14 @@ impl AcmeDefaults {
             return None;
         }
         if names.is_empty() {
-            let finding = match is_wanted {
-                true => Finding::error(
+            let finding = if is_wanted {
+                Finding::error(
                     &tls.span,
                     "a certificate is ordered for names, and the site has none",
                     "expected `server_name` in the site",
-                ),
-                false => Self::without_certificate(tls),
+                )
+            } else {
+                Self::without_certificate(tls)
             };
             reader.report(finding);
             return None;
@@ -298,23 +300,27 @@ impl AcmeDefaults {
         AcmeSettings {
             preferred_chain: chain.or_else(|| of_all.preferred_chain.clone()),
             email: email.or_else(|| of_all.email.clone()),
-            providers: match tls.acme_provider.given {
-                true => providers(&tls.acme_provider),
-                false => of_all.providers.clone(),
+            providers: if tls.acme_provider.given {
+                providers(&tls.acme_provider)
+            } else {
+                of_all.providers.clone()
             },
-            challenges: match tls.acme_challenge.given {
-                true => challenges(&tls.acme_challenge),
-                false => of_all.challenges.clone(),
+            challenges: if tls.acme_challenge.given {
+                challenges(&tls.acme_challenge)
+            } else {
+                of_all.challenges.clone()
             },
-            skip_dns_check: match tls.acme_check_dns.given {
-                true => !*tls.acme_check_dns,
-                false => of_all.skip_dns_check,
+            skip_dns_check: if tls.acme_check_dns.given {
+                !*tls.acme_check_dns
+            } else {
+                of_all.skip_dns_check
             },
             profile: profile.or_else(|| of_all.profile.clone()),
             key_type: self.key_types_of(tls).first().copied().unwrap_or_default(),
-            reuse_key: match tls.acme_reuse_key.given {
-                true => *tls.acme_reuse_key,
-                false => of_all.reuse_key,
+            reuse_key: if tls.acme_reuse_key.given {
+                *tls.acme_reuse_key
+            } else {
+                of_all.reuse_key
             },
             ..of_all.clone()
         }
@@ -334,9 +340,10 @@ impl AcmeDefaults {
 
     /// Whether each name of a site has a certificate of its own.
     pub(super) fn is_per_name(&self, tls: &Setting<Tls>) -> bool {
-        let scope = match tls.acme_certificate_per.given {
-            true => *tls.acme_certificate_per,
-            false => self.scope,
+        let scope = if tls.acme_certificate_per.given {
+            *tls.acme_certificate_per
+        } else {
+            self.scope
         };
         scope == CertificateScope::Name
     }
@@ -348,9 +355,10 @@ impl AcmeDefaults {
         settings: &AcmeSettings,
         tls: &Setting<Tls>,
     ) -> Vec<ManagedCertificate> {
-        let groups: Vec<Vec<String>> = match self.is_per_name(tls) {
-            true => names.into_iter().map(|name| vec![name]).collect(),
-            false => vec![names],
+        let groups: Vec<Vec<String>> = if self.is_per_name(tls) {
+            names.into_iter().map(|name| vec![name]).collect()
+        } else {
+            vec![names]
         };
         let mut key_types = self.key_types_of(tls);
         if key_types.is_empty() {

@@ -147,9 +147,10 @@ fn security_headers(keys: &keys::SecurityHeaders, reader: &mut ConfigReader<'_>)
         ),
     ];
     for (name, value) in others {
-        headers = match value.0.is_empty() {
-            true => headers.without(&name),
-            false => headers.set(name, value.0.clone()),
+        headers = if value.0.is_empty() {
+            headers.without(&name)
+        } else {
+            headers.set(name, value.0.clone())
         };
     }
     Some(Layer::named("security_headers", keys, headers))
@@ -199,14 +200,18 @@ fn cors(keys: &keys::Cors, reader: &mut ConfigReader<'_>) -> Option<Layer> {
 fn with_keys<Origins>(cors: Cors<Origins>, keys: &keys::Cors) -> Cors<Origins> {
     let cors = cors.methods(keys.methods.0.iter().map(|method| method.0.clone()));
     let is_any = |header: &Setting<CorsHeader>| matches!(header.value, CorsHeader::Any);
-    let cors = match keys.headers.0.iter().any(is_any) {
-        true => cors.any_request_header(),
-        false => cors.request_headers(keys.headers.0.iter().filter_map(
-            |header| match &header.value {
-                CorsHeader::Name(name) => Some(name.clone()),
-                CorsHeader::Any => None,
-            },
-        )),
+    let cors = if keys.headers.0.iter().any(is_any) {
+        cors.any_request_header()
+    } else {
+        cors.request_headers(
+            keys.headers
+                .0
+                .iter()
+                .filter_map(|header| match &header.value {
+                    CorsHeader::Name(name) => Some(name.clone()),
+                    CorsHeader::Any => None,
+                }),
+        )
     };
     let exposed = keys.expose_headers.0.iter();
     let exposed = exposed.filter_map(|name| HeaderName::from_bytes(name.0.as_bytes()).ok());

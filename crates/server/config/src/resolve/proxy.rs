@@ -70,11 +70,12 @@ impl ProxyResolver<'_> {
                     forwarded: *keys.forwarded,
                     via: *keys.via,
                     underscores: *keys.underscores,
-                    upgrades: match keys.upgrade.given {
-                        true => (keys.upgrade.0.iter())
+                    upgrades: if keys.upgrade.given {
+                        (keys.upgrade.0.iter())
                             .map(|name| name.0.as_str().into())
-                            .collect(),
-                        false => Forwarding::default().upgrades,
+                            .collect()
+                    } else {
+                        Forwarding::default().upgrades
                     },
                 },
                 hidden: keys
@@ -196,9 +197,10 @@ impl ProxyResolver<'_> {
             && !strip.ends_with('/')
             && strip != put.as_str()
         {
-            let label = match put.ends_with('/') {
-                true => format!("`{strip}x` is in the location, but not below it, and gets 404"),
-                false => format!("`{strip}x` is in the location, and becomes `{put}x`"),
+            let label = if put.ends_with('/') {
+                format!("`{strip}x` is in the location, but not below it, and gets 404")
+            } else {
+                format!("`{strip}x` is in the location, and becomes `{put}x`")
             };
             reader.report(
                 Finding::warning(

@@ -114,9 +114,10 @@ impl StringType for SecretText {
     const EXPECTED: &'static str = "a secret";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.is_empty() || text.chars().any(char::is_control) {
-            true => Err("it is empty or has control characters".to_owned()),
-            false => Ok(Self(text.to_owned())),
+        if text.is_empty() || text.chars().any(char::is_control) {
+            Err("it is empty or has control characters".to_owned())
+        } else {
+            Ok(Self(text.to_owned()))
         }
     }
 }

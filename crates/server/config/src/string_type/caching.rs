@@ -118,9 +118,10 @@ impl StringType for NamePatternText {
             return Err("`*` stands at the front and at the end of a name only".to_owned());
         }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"=;,&\"".contains(&byte);
-        match !text.is_empty() && name.bytes().all(is_name) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(String::new()),
+        if !text.is_empty() && name.bytes().all(is_name) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 

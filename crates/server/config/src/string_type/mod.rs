@@ -276,9 +276,10 @@ impl StringType for IdentityFieldName {
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = FieldName::parse(text)?.0.to_ascii_lowercase();
-        match is_identity_field(&name) {
-            true => Ok(Self(name)),
-            false => Err("every field that is not about the client is passed anyway".to_owned()),
+        if is_identity_field(&name) {
+            Ok(Self(name))
+        } else {
+            Err("every field that is not about the client is passed anyway".to_owned())
         }
     }
 }

@@ -25,9 +25,10 @@ impl StringType for GroupName {
     const EXPECTED: &'static str = "a name of letters, digits, `-`, `_` and `.`";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match is_group_name(text) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(String::new()),
+        if is_group_name(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 }
@@ -216,9 +217,10 @@ fn name_of_host(text: &str) -> Result<String, String> {
     let is_number = name
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match is_name && !is_number {
-        true => Ok(name.to_ascii_lowercase()),
-        false => Err(String::new()),
+    if is_name && !is_number {
+        Ok(name.to_ascii_lowercase())
+    } else {
+        Err(String::new())
     }
 }
 
@@ -389,9 +391,10 @@ impl StringType for Domain {
 
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_prefix('.').unwrap_or(text);
-        match name.parse::<IpAddr>().is_ok() || name_of_host(name).is_ok() {
-            true => Ok(Self(text.to_owned())),
-            false => Err(String::new()),
+        if name.parse::<IpAddr>().is_ok() || name_of_host(name).is_ok() {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 }
@@ -420,9 +423,10 @@ impl StringType for CookiePath {
 
     fn parse(text: &str) -> Result<Self, String> {
         let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b';';
-        match text.starts_with('/') && text.bytes().all(is_valid) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(String::new()),
+        if text.starts_with('/') && text.bytes().all(is_valid) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 
@@ -439,9 +443,10 @@ impl StringType for UriPrefix {
     const EXPECTED: &'static str = "the start of a URI as \"/\" or \"http://internal/\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(String::new()),
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 }
@@ -454,9 +459,10 @@ impl StringType for SearchText {
     const EXPECTED: &'static str = "a text that is not empty";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.is_empty() {
-            true => Err(String::new()),
-            false => Ok(Self(text.to_owned())),
+        if text.is_empty() {
+            Err(String::new())
+        } else {
+            Ok(Self(text.to_owned()))
         }
     }
 }

@@ -35,9 +35,10 @@ impl StringType for PhpServer {
             return Ok(Self::Program(text.into()));
         }
         // A path, relative or not, is that of a socket.
-        match text.contains('/') && !text.starts_with("unix:") {
-            true => parse_node(&format!("unix:{text}")),
-            false => parse_node(text),
+        if text.contains('/') && !text.starts_with("unix:") {
+            parse_node(&format!("unix:{text}"))
+        } else {
+            parse_node(text)
         }
         .map(Self::Node)
     }
@@ -75,9 +76,10 @@ impl StringType for ScriptPath {
         let is_normal = |name: &str| !matches!(name, "" | "." | "..");
         let mut names = text.split('/').skip(1);
         let is_path = text.starts_with('/') && names.all(is_normal);
-        match is_path && !text.chars().any(char::is_control) {
-            true => Ok(Self(text.to_owned())),
-            false => Err("it starts with a slash, and has no `//`, `.` or `..`".to_owned()),
+        if is_path && !text.chars().any(char::is_control) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("it starts with a slash, and has no `//`, `.` or `..`".to_owned())
         }
     }
 }
@@ -91,9 +93,10 @@ impl StringType for VariableName {
 
     fn parse(text: &str) -> Result<Self, String> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        match !text.is_empty() && text.bytes().all(is_valid) {
-            true => Ok(Self(text.to_owned())),
-            false => Err("it has only letters, digits and `_`".to_owned()),
+        if !text.is_empty() && text.bytes().all(is_valid) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("it has only letters, digits and `_`".to_owned())
         }
     }
 }

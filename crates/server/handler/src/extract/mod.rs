@@ -161,9 +161,10 @@ impl From<Rejection> for Error {
         if let Some(field) = rejection.field.filter(|field| !field.path().is_empty()) {
             error = error.with("errors", HashMap::from([(field.path(), [field.message()])]));
         }
-        match rejection.is_of_json {
-            true => error.prefer(ErrorFormat::Json),
-            false => error,
+        if rejection.is_of_json {
+            error.prefer(ErrorFormat::Json)
+        } else {
+            error
         }
     }
 }

@@ -144,12 +144,15 @@ impl<const DEFAULT: u32, const MAX: u32> FromRequestHead for Paging<DEFAULT, MAX
             per_page,
             after,
         } = read_fields(query.as_bytes(), status, "query")?;
-        let check = |name: &str, value: u32, max: u32| match (1..=max).contains(&value) {
-            true => Ok(value),
-            false => Err(Rejection::new(
-                status,
-                format_args!("{name} is from 1 to {max}"),
-            )),
+        let check = |name: &str, value: u32, max: u32| {
+            if (1..=max).contains(&value) {
+                Ok(value)
+            } else {
+                Err(Rejection::new(
+                    status,
+                    format_args!("{name} is from 1 to {max}"),
+                ))
+            }
         };
         // The URL as the client sees it, also below a group or a mount.
         let mut target = request.original_target().path().to_owned();
@@ -173,11 +176,10 @@ impl<const DEFAULT: u32, const MAX: u32> FromRequestHead for Paging<DEFAULT, MAX
 fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            true => encoded.push(char::from(byte)),
-            false => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte))
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

@@ -136,9 +136,10 @@ pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
             );
         }
     };
-    match is_valid {
-        true => Ok(()),
-        false => Err("the hash is incomplete"),
+    if is_valid {
+        Ok(())
+    } else {
+        Err("the hash is incomplete")
     }
 }
 

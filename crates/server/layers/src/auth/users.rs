@@ -68,9 +68,10 @@ impl Users {
                 reason,
             });
         }
-        match invalid.is_empty() {
-            true => Ok(Self::new(hashes)),
-            false => Err(invalid),
+        if invalid.is_empty() {
+            Ok(Self::new(hashes))
+        } else {
+            Err(invalid)
         }
     }
 

@@ -16,9 +16,10 @@ fn an_application_is_ready_while_all_checks_succeed() {
     let ready = Readiness::new()
         .check("memory", async || Ok::<_, std::io::Error>(1))
         .check("database", async move || {
-            match database.load(Ordering::Relaxed) {
-                true => Ok(()),
-                false => Err("the password of the database is secret"),
+            if database.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                Err("the password of the database is secret")
             }
         });
     let client = LocalClient::of(

@@ -288,9 +288,10 @@ impl ScriptLookup<'_> {
         {
             return Err(ScriptError::Protected);
         }
-        match self.settings.no_php.iter().any(|glob| glob.matches(path)) {
-            true => Err(ScriptError::NotRun),
-            false => Ok(()),
+        if self.settings.no_php.iter().any(|glob| glob.matches(path)) {
+            Err(ScriptError::NotRun)
+        } else {
+            Ok(())
         }
     }
 

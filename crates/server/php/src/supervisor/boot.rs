@@ -143,9 +143,10 @@ impl PhpOutput {
                 message = more;
             }
         }
-        match message.is_empty() {
-            true => "PHP ended without output".to_owned(),
-            false => message.trim_start().to_owned(),
+        if message.is_empty() {
+            "PHP ended without output".to_owned()
+        } else {
+            message.trim_start().to_owned()
         }
     }
 }
@@ -270,9 +271,10 @@ impl BootRequest {
             );
             return;
         }
-        let kept = match is_error {
-            true => &mut output.stderr,
-            false => &mut output.stdout,
+        let kept = if is_error {
+            &mut output.stderr
+        } else {
+            &mut output.stdout
         };
         keep(kept, text);
     }

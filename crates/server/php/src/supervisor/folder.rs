@@ -121,9 +121,12 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A file name for a pool.
 fn file_name(name: &str) -> String {
-    let safe = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
-        true => c,
-        false => '_',
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
     };
     let mut file: String = name.chars().take(24).map(safe).collect();
     if file != name {

@@ -101,9 +101,10 @@ impl BootingWorker {
                 }
                 Ok(Some(WorkerEvent::Log(level, text))) => {
                     let mut output = self.output.borrow_mut();
-                    match output.lines.len() < MAX_LINES {
-                        true => output.lines.push((level, text)),
-                        false => write_line(&self.connection, &shared, level, &text),
+                    if output.lines.len() < MAX_LINES {
+                        output.lines.push((level, text))
+                    } else {
+                        write_line(&self.connection, &shared, level, &text)
                     }
                 }
                 Ok(Some(WorkerEvent::Command(command))) => shared.execute(command, None),
@@ -137,9 +138,10 @@ impl BootingWorker {
 
     fn keep_message(&self, shared: &SharedPool, message: ErrorLogMessage) {
         let mut output = self.output.borrow_mut();
-        match output.error_log.len() < MAX_LINES {
-            true => output.error_log.push(message),
-            false => write_line(&self.connection, shared, message.level, &message.text),
+        if output.error_log.len() < MAX_LINES {
+            output.error_log.push(message)
+        } else {
+            write_line(&self.connection, shared, message.level, &message.text)
         }
     }
 

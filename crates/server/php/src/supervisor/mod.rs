@@ -171,12 +171,13 @@ impl Supervisor {
             .listen()
             .map_err(|error| PoolStartError::Folder(folder.socket().to_owned(), error))?;
         let script = resolve(&shared.plan.script)?;
-        let watch = match shared.plan.development {
-            true => Some(watch::SourceWatcher::start(
+        let watch = if shared.plan.development {
+            Some(watch::SourceWatcher::start(
                 &script,
                 shared.supervisor.clone(),
-            )),
-            false => None,
+            ))
+        } else {
+            None
         };
         let mut this = Self {
             tasks: Tasks::new(&shared),
@@ -311,9 +312,10 @@ impl Supervisor {
             None => plan.min.saturating_sub(active),
         };
         // After a failure, workers boot one by one until a boot succeeds.
-        let max_concurrent = match self.failures == 0 && self.interruption.is_none() {
-            true => MAX_CONCURRENT_BOOTS,
-            false => 1,
+        let max_concurrent = if self.failures == 0 && self.interruption.is_none() {
+            MAX_CONCURRENT_BOOTS
+        } else {
+            1
         };
         let max_new = max_concurrent.saturating_sub(starting);
         // One more worker may serve many queued requests, so the pool grows slowly.
@@ -555,15 +557,16 @@ impl Supervisor {
                     .record
                     .as_ref()
                     .is_some_and(|record| record.requests() == 0 && !record.is_killed());
-            let message = match worker.phase.is_starting() {
-                true => Some(worker.boot_failure()),
-                false => is_unused
-                    .then(|| "the worker's process ended before its first request".to_owned()),
+            let message = if worker.phase.is_starting() {
+                Some(worker.boot_failure())
+            } else {
+                is_unused.then(|| "the worker's process ended before its first request".to_owned())
             };
             if let Some(message) = message {
-                let end = match is_unused {
-                    true => BootEnd::Unused,
-                    false => worker.output.borrow().end,
+                let end = if is_unused {
+                    BootEnd::Unused
+                } else {
+                    worker.output.borrow().end
                 };
                 self.handle_lost_worker(end, message.into());
             }
@@ -577,9 +580,10 @@ impl Supervisor {
         if end == BootEnd::Unused {
             self.unused_workers = self.unused_workers.saturating_add(1);
         }
-        match self.is_interrupted(end) {
-            true => self.retry_interrupted_boot(&message),
-            false => self.record_boot_failure(message),
+        if self.is_interrupted(end) {
+            self.retry_interrupted_boot(&message)
+        } else {
+            self.record_boot_failure(message)
         }
     }
 
@@ -714,9 +718,12 @@ impl SharedPool {
     ///
     /// `socket` is the WebSocket of the current event; a command with an empty name of a socket is for it.
     pub(crate) fn execute(&self, command: PhpCommand, socket: Option<&Bytes>) {
-        let target = |named: Bytes| match named.is_empty() {
-            true => socket.cloned().unwrap_or(named),
-            false => named,
+        let target = |named: Bytes| {
+            if named.is_empty() {
+                socket.cloned().unwrap_or(named)
+            } else {
+                named
+            }
         };
         match command {
             PhpCommand::Publish {

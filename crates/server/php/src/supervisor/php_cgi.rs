@@ -175,9 +175,10 @@ impl Supervisor {
             for worker in self.workers.values().filter(is_cut_off) {
                 worker.output.borrow_mut().reason.clone_from(&message);
             }
-            match lifetime < MIN_LIFETIME {
-                true => self.record_boot_failure(message.into()),
-                false => tracing::error!(pool = &*self.shared.plan.name, "{message}"),
+            if lifetime < MIN_LIFETIME {
+                self.record_boot_failure(message.into())
+            } else {
+                tracing::error!(pool = &*self.shared.plan.name, "{message}")
             }
             return;
         }

@@ -30,9 +30,10 @@ impl Fpm {
         let folder = application.path("");
         let folder = folder.display();
         // Root has to name a user.
-        let user = match geteuid().is_root() {
-            true => "user = www-data\ngroup = www-data\n",
-            false => "",
+        let user = if geteuid().is_root() {
+            "user = www-data\ngroup = www-data\n"
+        } else {
+            ""
         };
         let config = format!(
             "[global]\nerror_log = {folder}/fpm.log\ndaemonize = no\n[www]\n{user}\

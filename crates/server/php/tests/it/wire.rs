@@ -171,9 +171,10 @@ fn decodes_ready() {
 #[test]
 fn decodes_the_end_of_a_response() {
     let end = |flags, whole| {
-        let input = match whole {
-            true => response(200, "", b"", flags),
-            false => [response(200, "", b"", 1), frame(CHUNK, flags | 1, b"")].concat(),
+        let input = if whole {
+            response(200, "", b"", flags)
+        } else {
+            [response(200, "", b"", 1), frame(CHUNK, flags | 1, b"")].concat()
         };
         match events(&input).pop() {
             Some(WorkerEvent::End(end)) => {

@@ -335,9 +335,10 @@ fn origin_with_ranges() -> ScriptedServer {
     const BODY: &str = "<a href=http://inside/>0123456789</a>";
     ScriptedServer::start(|request| {
         let head = request.head.to_ascii_lowercase();
-        let kind = match head.starts_with("get /image") || head.starts_with("head /image") {
-            true => "image/png",
-            false => "text/html; charset=utf-8",
+        let kind = if head.starts_with("get /image") || head.starts_with("head /image") {
+            "image/png"
+        } else {
+            "text/html; charset=utf-8"
         };
         let own = "ETag: \"v1\"\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         let lines = format!(

@@ -91,27 +91,26 @@ pub fn assemble(
         };
         listeners.push(ListenerPlan {
             address: listener.address.clone(),
-            tls: match listener.tls {
-                true => {
-                    let settings = tls_settings(plan, members, resources.tickets)?;
-                    let settings = settings.with_challenges(
-                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>
-                    );
-                    Some(Arc::new(match has_on_demand(plan, members) {
-                        true => {
-                            settings
-                                .with_on_demand(Arc::clone(resources.on_demand)
-                                    as Arc<dyn OnDemandCertificates>)
-                        }
-                        false => settings,
-                    }))
-                }
-                false => None,
+            tls: if listener.tls {
+                let settings = tls_settings(plan, members, resources.tickets)?;
+                let settings = settings.with_challenges(
+                    Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>
+                );
+                Some(Arc::new(if has_on_demand(plan, members) {
+                    settings.with_on_demand(
+                        Arc::clone(resources.on_demand) as Arc<dyn OnDemandCertificates>
+                    )
+                } else {
+                    settings
+                }))
+            } else {
+                None
             },
             http2: plan.global.h2c && !listener.tls,
-            http3: match listener.tls {
-                true => http3_settings(plan, members),
-                false => None,
+            http3: if listener.tls {
+                http3_settings(plan, members)
+            } else {
+                None
             },
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
             service: {
@@ -120,12 +119,13 @@ pub fn assemble(
                 } else {
                     Arc::new(service.clone())
                 };
-                match orders_certificates {
-                    true => Arc::new(HttpChallengeService::new(
+                if orders_certificates {
+                    Arc::new(HttpChallengeService::new(
                         service,
                         Arc::clone(resources.challenges),
-                    )),
-                    false => service,
+                    ))
+                } else {
+                    service
                 }
             },
         });
@@ -210,9 +210,10 @@ fn tls_settings(
                 let own: Vec<_> = site.server_names.iter().map(ToString::to_string).collect();
                 tls.names.retain(|name| own.contains(name));
             }
-            match site.is_certified_by_name {
-                true => by_name(&tls),
-                false => vec![tls],
+            if site.is_certified_by_name {
+                by_name(&tls)
+            } else {
+                vec![tls]
             }
         })
         .collect();
@@ -348,9 +349,10 @@ fn location(
                     Location::service(pattern, &name, origins.php(php, site)).redirect_to_slash()
                 }
             };
-            match is_raw {
-                true => location.allow_encoded_slash(),
-                false => location,
+            if is_raw {
+                location.allow_encoded_slash()
+            } else {
+                location
             }
         }
         config::HandlerPlan::Files(files) => {

@@ -245,9 +245,10 @@ impl<'a> Helper<'a> {
         }
         for pool in config.pools() {
             // By default each user of a server has a folder of its own.
-            let folder = match pool.folder == default_pool_folder(0) {
-                true => default_pool_folder(self.account.uid),
-                false => pool.folder.clone(),
+            let folder = if pool.folder == default_pool_folder(0) {
+                default_pool_folder(self.account.uid)
+            } else {
+                pool.folder.clone()
             };
             let _ = self.prepare_folder(&folder, PHP_MODE);
             end_orphans(&folder);
@@ -323,9 +324,10 @@ impl<'a> Helper<'a> {
     /// Kills a process in the process group of a child, which no other process can join.
     fn kill_php_child(&self, pid: Pid) -> io::Result<()> {
         let group = getpgid(Some(pid))?.as_raw_nonzero().get();
-        match self.children.contains_key(&group) {
-            true => Ok(kill_process(pid, Signal::KILL)?),
-            false => Err(unnamed()),
+        if self.children.contains_key(&group) {
+            Ok(kill_process(pid, Signal::KILL)?)
+        } else {
+            Err(unnamed())
         }
     }
 }

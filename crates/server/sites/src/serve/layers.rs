@@ -49,9 +49,10 @@ impl SiteState {
                 .iter()
                 .any(|passed| passed.is_same(layer))
         };
-        let layers: Rc<[Layer]> = match route.passed_layers.is_empty() {
-            true => location.layers.clone(),
-            false => location.layers.iter().filter(is_new).cloned().collect(),
+        let layers: Rc<[Layer]> = if route.passed_layers.is_empty() {
+            location.layers.clone()
+        } else {
+            location.layers.iter().filter(is_new).cloned().collect()
         };
         route.changes = self.resolve_changes(location, &request, &captures);
         // If a layer responds itself, the response is one of this location.

@@ -562,9 +562,10 @@ impl LocationState {
                 service: factory.service(),
             },
             LocationHandler::Files(files) => WorkerHandler::Files {
-                name: match files.runs_programs() {
-                    true => "files and programs",
-                    false => "static files",
+                name: if files.runs_programs() {
+                    "files and programs"
+                } else {
+                    "static files"
                 },
                 files: Box::new(with_response_fields(files, &settings, site).build()),
             },

@@ -36,9 +36,10 @@ impl Middleware<()> for Gate {
         let rendering = next.rendering(&request);
         ResponseFuture::later(async move {
             tokio::task::yield_now().await;
-            match request.headers().contains("x-key") {
-                true => next.run(request).await,
-                false => rendering.apply(Error::forbidden("no key").into_response()),
+            if request.headers().contains("x-key") {
+                next.run(request).await
+            } else {
+                rendering.apply(Error::forbidden("no key").into_response())
             }
         })
     }

@@ -40,9 +40,10 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
                 ..head(node, authority, target, fields(&[]))
             };
             let mut response = send(node, &node.origin, plan, head, Body::Empty).await?;
-            let is_good = match statuses.is_empty() {
-                true => (200..400).contains(&response.status.as_u16()),
-                false => statuses.contains(&response.status),
+            let is_good = if statuses.is_empty() {
+                (200..400).contains(&response.status.as_u16())
+            } else {
+                statuses.contains(&response.status)
             };
             if !is_good {
                 return Err(format!("status {}", response.status.as_u16()).into());
@@ -174,9 +175,10 @@ async fn find_text(text: &str, body: &mut Body) -> Result<(), CheckError> {
         || bytes
             .windows(text.len())
             .any(|window| window == text.as_bytes());
-    match found {
-        true => Ok(()),
-        false => Err("the body does not contain the text".into()),
+    if found {
+        Ok(())
+    } else {
+        Err("the body does not contain the text".into())
     }
 }
 

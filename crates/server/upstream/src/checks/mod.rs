@@ -67,9 +67,10 @@ async fn check_node(group: &Weak<UpstreamGroup>, id: NodeId) {
         };
         let pause = jittered(plan.interval, plan.jitter, rng.fraction());
         // The first check comes soon, but not at the same time for all nodes.
-        let wait = match std::mem::take(&mut is_first) {
-            true => jittered(plan.interval, plan.jitter, 0.5).abs_diff(pause),
-            false => pause,
+        let wait = if std::mem::take(&mut is_first) {
+            jittered(plan.interval, plan.jitter, 0.5).abs_diff(pause)
+        } else {
+            pause
         };
         drop(node);
         sleep(wait).await;

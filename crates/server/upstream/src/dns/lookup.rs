@@ -78,9 +78,10 @@ fn resolver(plan: &DnsPlan) -> Result<TokioResolver, NetError> {
     options.cache_size = 0;
     options.timeout = plan.timeout / ATTEMPTS;
     options.attempts = ATTEMPTS as usize;
-    options.ip_strategy = match plan.ipv6 {
-        true => LookupIpStrategy::Ipv4AndIpv6,
-        false => LookupIpStrategy::Ipv4Only,
+    options.ip_strategy = if plan.ipv6 {
+        LookupIpStrategy::Ipv4AndIpv6
+    } else {
+        LookupIpStrategy::Ipv4Only
     };
     builder.build()
 }

@@ -107,9 +107,10 @@ async fn keep_resolved(upstreams: &Upstreams, group: &Weak<UpstreamGroup>, name:
             return;
         };
         next = resolved.until;
-        failures = match resolved.failed {
-            true => failures.saturating_add(1),
-            false => 0,
+        failures = if resolved.failed {
+            failures.saturating_add(1)
+        } else {
+            0
         };
         if resolved.changed {
             upstreams.notify_changed();

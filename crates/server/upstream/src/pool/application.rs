@@ -272,9 +272,10 @@ impl RequestPermit {
         });
         // An idle connection may be for a request that was just admitted. If so, that returns it soon.
         let is_free = idle > 0 && !state.limit.is_opening();
-        let closed = match is_free && state.limit.take_owed() {
-            true => state.remove_oldest(),
-            false => None,
+        let closed = if is_free && state.limit.take_owed() {
+            state.remove_oldest()
+        } else {
+            None
         };
         application.hand_out(&mut state);
         drop(state);
@@ -352,9 +353,10 @@ impl PermitReceiver {
 impl Drop for PermitReceiver {
     fn drop(&mut self) {
         let mut state = self.application.state();
-        match self.is_awaited {
-            true => state.waiting.give_up(self.ticket),
-            false => state.waiting.leave(self.ticket),
+        if self.is_awaited {
+            state.waiting.give_up(self.ticket)
+        } else {
+            state.waiting.leave(self.ticket)
         }
     }
 }

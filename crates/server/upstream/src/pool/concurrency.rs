@@ -143,9 +143,10 @@ impl ConcurrencyLimit {
             is_limited: self.limit < usize::MAX,
             ..RequestProgress::default()
         };
-        match request.is_limited && self.in_flight <= self.limit {
-            true => LONG_PATIENCE,
-            false => PATIENCE,
+        if request.is_limited && self.in_flight <= self.limit {
+            LONG_PATIENCE
+        } else {
+            PATIENCE
         }
     }
 
@@ -181,9 +182,10 @@ impl ConcurrencyLimit {
             // Nothing returns, and the application may well serve it.
             self.limit = usize::MAX;
         }
-        let is_overtaken = match is_unread {
-            true => overtaken_by > 0,
-            false => overtaken_by >= (self.served * ROUNDS).max(MIN_OVERTAKEN) as u64,
+        let is_overtaken = if is_unread {
+            overtaken_by > 0
+        } else {
+            overtaken_by >= (self.served * ROUNDS).max(MIN_OVERTAKEN) as u64
         };
         if !is_overtaken || request.is_considered {
             return;

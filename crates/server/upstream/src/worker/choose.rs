@@ -164,9 +164,10 @@ impl WorkerGroup {
             candidates.push(NodeCandidate {
                 index,
                 weight: node.weight.saturating_mul(share),
-                load: match strategy.uses_load() {
-                    true => node.state.load(),
-                    false => 0,
+                load: if strategy.uses_load() {
+                    node.state.load()
+                } else {
+                    0
                 },
                 latency: match strategy {
                     Strategy::LeastTime => local.latency(now),

@@ -44,9 +44,10 @@ pub struct NodeLabel {
 
 impl fmt::Display for NodeLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.name == *self.address {
-            true => f.write_str(&self.name),
-            false => write!(f, "{} ({})", self.name, self.address),
+        if *self.name == *self.address {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{} ({})", self.name, self.address)
         }
     }
 }

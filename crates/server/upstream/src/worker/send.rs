@@ -72,9 +72,10 @@ impl RequestAttempts {
                     Err(next) => next,
                 },
                 Err(failure) => {
-                    let scope = match !ended.was_seen && self.is_process_lost(&failure) {
-                        true => RetryScope::AnyNode,
-                        false => RetryScope::OtherNodes,
+                    let scope = if !ended.was_seen && self.is_process_lost(&failure) {
+                        RetryScope::AnyNode
+                    } else {
+                        RetryScope::OtherNodes
                     };
                     let next = self.handle_failure(ended.attempt, failure, &body, scope);
                     next.await?

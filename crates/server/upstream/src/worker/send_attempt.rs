@@ -216,9 +216,10 @@ impl UpstreamRequest {
         let pool = &attempt.node().pool;
         let (client, timeouts) = (self.client, &self.template.timeouts);
         let mut connecting = Box::pin(async {
-            match needs_http1 {
-                true => pool.connect_http1(client, timeouts).await,
-                false => pool.connect(client, timeouts, attempt.permit()).await,
+            if needs_http1 {
+                pool.connect_http1(client, timeouts).await
+            } else {
+                pool.connect(client, timeouts, attempt.permit()).await
             }
         });
         let connection = self

@@ -165,9 +165,12 @@ fn takes_a_node_out_that_does_not_respond() {
         let is_frozen = Rc::new(Cell::new(true));
         let origin = Origin::start({
             let is_frozen = Rc::clone(&is_frozen);
-            async move |_| match is_frozen.get() {
-                true => Reply::Freeze,
-                false => Reply::SendAndClose(OK.into()),
+            async move |_| {
+                if is_frozen.get() {
+                    Reply::Freeze
+                } else {
+                    Reply::SendAndClose(OK.into())
+                }
             }
         })
         .await;

@@ -26,9 +26,12 @@ const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok";
 /// An origin that reacts to the first request with the result of `first`, and responds to the others.
 async fn once(first: impl Fn() -> Reply + 'static) -> Origin {
     let is_first = std::cell::Cell::new(true);
-    Origin::start(async move |_| match is_first.replace(false) {
-        true => first(),
-        false => Reply::Send(OK.into()),
+    Origin::start(async move |_| {
+        if is_first.replace(false) {
+            first()
+        } else {
+            Reply::Send(OK.into())
+        }
     })
     .await
 }

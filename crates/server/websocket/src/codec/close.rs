@@ -43,9 +43,10 @@ impl Close {
     /// Parses the payload of a close frame; `None` if it is empty.
     pub(super) fn parse(payload: &Bytes) -> Result<Option<Self>, WebSocketProtocolError> {
         let Some((code, reason)) = payload.split_first_chunk() else {
-            return match payload.is_empty() {
-                true => Ok(None),
-                false => Err(WebSocketProtocolError::ClosePayload),
+            return if payload.is_empty() {
+                Ok(None)
+            } else {
+                Err(WebSocketProtocolError::ClosePayload)
             };
         };
         let code =

@@ -265,9 +265,10 @@ impl WebSocketConnection {
     }
 
     fn check_open(&self) -> Result<(), ConnectionClosed> {
-        match self.is_close_sent {
-            true => Err(ConnectionClosed),
-            false => Ok(()),
+        if self.is_close_sent {
+            Err(ConnectionClosed)
+        } else {
+            Ok(())
         }
     }
 

@@ -152,9 +152,10 @@ impl FrameReader {
             utf8: Utf8::default(),
         });
         // A message that is too long is rejected before its payload takes memory.
-        let max = match message.is_compressed {
-            true => max_compressed(self.max_message),
-            false => self.max_message,
+        let max = if message.is_compressed {
+            max_compressed(self.max_message)
+        } else {
+            self.max_message
         };
         if message.payload.len().saturating_add(left) > max {
             return Err(WebSocketProtocolError::MessageTooLong);
@@ -188,9 +189,12 @@ impl FrameReader {
                 message.utf8.check(masked)?;
             }
             frame.unmasked = available;
-            return Ok(is_complete.then(|| match available == input.len() {
-                true => std::mem::take(input).freeze(),
-                false => input.split_to(available).freeze(),
+            return Ok(is_complete.then(|| {
+                if available == input.len() {
+                    std::mem::take(input).freeze()
+                } else {
+                    input.split_to(available).freeze()
+                }
             }));
         }
         frame.left = frame.left.saturating_sub(available);
@@ -237,11 +241,12 @@ impl FrameReader {
                 message.payload.into()
             }
         };
-        Ok(Some(ReaderEvent::Message(match is_text {
-            true => Message::Text(
+        Ok(Some(ReaderEvent::Message(if is_text {
+            Message::Text(
                 ByteString::try_from(payload).map_err(|_| WebSocketProtocolError::InvalidUtf8)?,
-            ),
-            false => Message::Binary(payload),
+            )
+        } else {
+            Message::Binary(payload)
         })))
     }
 }
@@ -267,9 +272,10 @@ impl PartialMessage {
     /// Adds a piece of payload.
     fn add(&mut self, piece: &[u8]) -> Result<(), WebSocketProtocolError> {
         self.payload.extend_from_slice(piece);
-        match self.is_plain_text() {
-            true => self.utf8.check(piece),
-            false => Ok(()),
+        if self.is_plain_text() {
+            self.utf8.check(piece)
+        } else {
+            Ok(())
         }
     }
 }

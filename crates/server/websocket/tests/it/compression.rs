@@ -540,12 +540,13 @@ fn a_compressed_message_has_its_limit_in_pieces_too() {
             input.extend_from_slice(&frame(RSV1 | BINARY, &compressed[..at]).bytes());
             input.extend_from_slice(&frame(FIN, &compressed[at..]).bytes());
             let event = connection.handle_input(&mut input).unwrap();
-            match is_accepted {
-                true => assert!(matches!(event, WebSocketEvent::Message(_)), "{max}, {at}"),
-                false => assert_eq!(
+            if is_accepted {
+                assert!(matches!(event, WebSocketEvent::Message(_)), "{max}, {at}")
+            } else {
+                assert_eq!(
                     event,
                     WebSocketEvent::Failed(WebSocketProtocolError::MessageTooLong)
-                ),
+                )
             }
         }
     }

@@ -21,11 +21,10 @@ fn valid_utf_8_is_echoed_and_invalid_closes_the_connection() {
         for bytes in [text(&payload).bytes(), in_fragments(1), in_fragments(3)] {
             for size in [usize::MAX, 1, 3] {
                 let responses = Echo::server(&CodecSettings::default()).responses(&bytes, size);
-                match is_valid {
-                    true => assert_eq!(responses, [text(&payload).unmasked()], "{name}"),
-                    false => {
-                        assert_eq!(responses[0].payload[..2], 1007_u16.to_be_bytes(), "{name}")
-                    }
+                if is_valid {
+                    assert_eq!(responses, [text(&payload).unmasked()], "{name}")
+                } else {
+                    assert_eq!(responses[0].payload[..2], 1007_u16.to_be_bytes(), "{name}")
                 }
             }
         }

@@ -167,9 +167,10 @@ impl PreparedServers {
                 _ => index += 1,
             }
         }
-        match case.servers.is_empty() {
-            true => Err(BenchError::Server(case.left_out.join("; "))),
-            false => Ok(()),
+        if case.servers.is_empty() {
+            Err(BenchError::Server(case.left_out.join("; ")))
+        } else {
+            Ok(())
         }
     }
 }
@@ -319,9 +320,10 @@ impl Comparison<'_> {
             .iter()
             .filter(|helper| helper.of.contains(&server.name))
         {
-            match helper.is_apart {
-                true => load.behind_pids.push(helper.pid()),
-                false => load.further_pids.push(helper.pid()),
+            if helper.is_apart {
+                load.behind_pids.push(helper.pid())
+            } else {
+                load.further_pids.push(helper.pid())
             }
         }
         let sample = match self.plan.idle {
@@ -364,9 +366,10 @@ impl Comparison<'_> {
                         expected.length,
                         response.status,
                         response.length,
-                        match expected.length == response.length {
-                            true => " that are not the same",
-                            false => "",
+                        if expected.length == response.length {
+                            " that are not the same"
+                        } else {
+                            ""
                         },
                     )));
                 }

@@ -149,13 +149,15 @@ impl RawLoad {
         let general = general.clone();
         let mut headers = general.headers;
         headers.extend(self.headers);
-        let (body, body_file) = match self.body.is_some() || self.body_file.is_some() {
-            true => (self.body, self.body_file),
-            false => (general.body, general.body_file),
+        let (body, body_file) = if self.body.is_some() || self.body_file.is_some() {
+            (self.body, self.body_file)
+        } else {
+            (general.body, general.body_file)
         };
-        let (duration, requests) = match self.duration.is_some() || self.requests.is_some() {
-            true => (self.duration, self.requests),
-            false => (general.duration, general.requests),
+        let (duration, requests) = if self.duration.is_some() || self.requests.is_some() {
+            (self.duration, self.requests)
+        } else {
+            (general.duration, general.requests)
         };
         Self {
             path: self.path.or(general.path),
@@ -280,9 +282,10 @@ impl ComparisonFile {
             |error: String| BenchError::Plan(format!("the comparison {}: {error}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let folder = match folder.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => folder,
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
         };
         let folder = folder
             .canonicalize()
@@ -340,24 +343,26 @@ impl ComparisonFile {
             servers: &servers,
             changes,
         };
-        let cases = match has_cases {
-            true => raw.case,
-            false => vec![RawCase {
+        let cases = if has_cases {
+            raw.case
+        } else {
+            vec![RawCase {
                 goal: raw.goal,
                 published: raw.published,
                 note: raw.note.clone(),
                 ..RawCase::default()
-            }],
+            }]
         };
         let mut plans: Vec<ComparisonPlan> = Vec::new();
         for case in cases {
             let name = case.name.clone();
-            let plan = general
-                .plan(case, has_cases)
-                .map_err(|error| match has_cases {
-                    true => format!("case `{name}`: {error}"),
-                    false => error,
-                })?;
+            let plan = general.plan(case, has_cases).map_err(|error| {
+                if has_cases {
+                    format!("case `{name}`: {error}")
+                } else {
+                    error
+                }
+            })?;
             if plans.iter().any(|other| other.case == plan.case) {
                 return Err(format!("two cases have the name `{name}`"));
             }
@@ -392,9 +397,10 @@ fn check_names(servers: &[ComparedServer]) -> Result<(), String> {
     let mut names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
     names.sort_unstable();
     let is_twice = names.windows(2).any(|pair| pair.first() == pair.last());
-    match is_twice {
-        true => Err("two servers have the same name".to_owned()),
-        false => Ok(()),
+    if is_twice {
+        Err("two servers have the same name".to_owned())
+    } else {
+        Ok(())
     }
 }
 
@@ -968,9 +974,10 @@ published = [{ server = \"c\", rate = 7 }]
                 "`apart` needs",
             ),
         ] {
-            let whole = match text.is_empty() || text.starts_with("server") {
-                true => text.to_owned(),
-                false => format!("{text}\n{TWO}"),
+            let whole = if text.is_empty() || text.starts_with("server") {
+                text.to_owned()
+            } else {
+                format!("{text}\n{TWO}")
             };
             let error = parse(&whole).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

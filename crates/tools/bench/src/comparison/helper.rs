@@ -215,9 +215,10 @@ pub(crate) fn carry_out(
     let _guard = guarded(&child).map_err(&failed)?;
     loop {
         if let Some(status) = child.try_wait()? {
-            return match status.success() {
-                true => Ok(()),
-                false => Err(failed(format!("{status}{}", last_output(&mut output)))),
+            return if status.success() {
+                Ok(())
+            } else {
+                Err(failed(format!("{status}{}", last_output(&mut output))))
             };
         }
         if clock.wait(LOOK_EVERY) {

@@ -86,9 +86,10 @@ fn write_file(file: &ComparedCases, out: &mut String) -> fmt::Result {
         out.push_str("<p class=\"warning\">It was interrupted: cases are missing.</p>\n");
     }
     for report in &file.reports {
-        match file.has_cases {
-            true => write_case(report, out)?,
-            false => write_report(report, out)?,
+        if file.has_cases {
+            write_case(report, out)?
+        } else {
+            write_report(report, out)?
         }
     }
     for failure in &file.failures {
@@ -198,9 +199,10 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         published(name, &mut rows);
     }
     write_table(out, &heads, &rows)?;
-    let load = match report.seconds_of_load > 0.0 {
-        true => format!(" of {} s", report.seconds_of_load),
-        false => String::new(),
+    let load = if report.seconds_of_load > 0.0 {
+        format!(" of {} s", report.seconds_of_load)
+    } else {
+        String::new()
     };
     let rounds = match report.rounds {
         1 => format!("One round{load}, of each server"),

@@ -355,17 +355,19 @@ impl ComparedMetric {
             return format!("not certain: fewer than {ROUNDS_LEAST} rounds");
         };
         let percent = (estimate.ratio - 1.0) * 100.0;
-        let words = match percent > 0.0 {
-            true => self.words.0,
-            false => self.words.1,
+        let words = if percent > 0.0 {
+            self.words.0
+        } else {
+            self.words.1
         };
-        match estimate.is_certain() {
-            true => format!("{:.1}% {words} than {reference}", percent.abs()),
-            false => format!(
+        if estimate.is_certain() {
+            format!("{:.1}% {words} than {reference}", percent.abs())
+        } else {
+            format!(
                 "no certain difference from {reference}: between {:+.1}% and {:+.1}%",
                 (low - 1.0) * 100.0,
                 (high - 1.0) * 100.0
-            ),
+            )
         }
     }
 }

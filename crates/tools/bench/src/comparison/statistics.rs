@@ -62,9 +62,10 @@ impl RatioEstimate {
 pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = sorted.get(middle)?;
-    match sorted.len().is_multiple_of(2) {
-        true => Some((sorted.get(middle.checked_sub(1)?)? + upper) / 2.0),
-        false => Some(*upper),
+    if sorted.len().is_multiple_of(2) {
+        Some((sorted.get(middle.checked_sub(1)?)? + upper) / 2.0)
+    } else {
+        Some(*upper)
     }
 }
 

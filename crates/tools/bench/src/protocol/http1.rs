@@ -413,9 +413,10 @@ impl Http1Load {
             Ok(Http1ClientEvent::End(_)) if !is_cut_off => {
                 self.record();
                 self.transport = None;
-                match self.in_flight.is_empty() {
-                    true => Ok(()),
-                    false => Err(LoadFailure::ClosedBeforeResponse),
+                if self.in_flight.is_empty() {
+                    Ok(())
+                } else {
+                    Err(LoadFailure::ClosedBeforeResponse)
                 }
             }
             _ if self.has_begun => Err(LoadFailure::ClosedInResponse),

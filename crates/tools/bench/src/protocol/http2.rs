@@ -152,9 +152,10 @@ impl Http2Load {
                 .plan
                 .is_spent(connection.begun, connection.opened);
             if self.open == 0 && (is_over || is_spent || connection.codec.is_shutting_down()) {
-                return Ok(Poll::Ready(match is_over {
-                    true => StreamsEnd::Done,
-                    false => StreamsEnd::ShutDown,
+                return Ok(Poll::Ready(if is_over {
+                    StreamsEnd::Done
+                } else {
+                    StreamsEnd::ShutDown
                 }));
             }
             self.send_bodies()?;
@@ -179,9 +180,10 @@ impl Http2Load {
                         .iter()
                         .flatten()
                         .any(|open| open.received.status != 0);
-                    return Err(match has_begun {
-                        true => LoadFailure::ClosedInResponse,
-                        false => LoadFailure::ClosedBeforeResponse,
+                    return Err(if has_begun {
+                        LoadFailure::ClosedInResponse
+                    } else {
+                        LoadFailure::ClosedBeforeResponse
                     });
                 }
                 Poll::Ready(Ok(_)) => self.handle_input()?,

@@ -456,9 +456,10 @@ impl Http3Load {
             };
             match connection.quic.poll_event(cx) {
                 Poll::Ready(QuicEvent::Opened(id) | QuicEvent::Readable(id)) => {
-                    match connection.receive_pace.is_limited() {
-                        true => connection.note_readable(id),
-                        false => self.read_all(id).map_err(Http3LoadFailure::Malformed)?,
+                    if connection.receive_pace.is_limited() {
+                        connection.note_readable(id)
+                    } else {
+                        self.read_all(id).map_err(Http3LoadFailure::Malformed)?
                     }
                 }
                 Poll::Ready(QuicEvent::Writable(id)) => connection.write(id),
@@ -473,12 +474,13 @@ impl Http3Load {
                         .map_err(Http3LoadFailure::Malformed)?;
                 }
                 Poll::Ready(QuicEvent::Closed(reason)) => {
-                    return match connection.requests.is_empty() {
-                        true => Ok(Poll::Ready(StreamsEnd::ShutDown)),
-                        false => Err(Http3LoadFailure::Closed(
+                    return if connection.requests.is_empty() {
+                        Ok(Poll::Ready(StreamsEnd::ShutDown))
+                    } else {
+                        Err(Http3LoadFailure::Closed(
                             closing_failure(&reason),
                             reason.to_string(),
-                        )),
+                        ))
                     };
                 }
                 Poll::Ready(_) => {}

@@ -88,9 +88,10 @@ impl WorkerContext {
     /// When a request begins that is due then: at once in a closed loop, and now in an open one, where it may have waited for
     /// a connection.
     pub(crate) fn begin(&self, due: Instant, request: usize) -> BegunRequest {
-        let began = match self.arrivals.is_closed_loop() {
-            true => due,
-            false => Instant::now(),
+        let began = if self.arrivals.is_closed_loop() {
+            due
+        } else {
+            Instant::now()
         };
         BegunRequest {
             due,

@@ -190,18 +190,17 @@ impl WebSocketLoad {
     pub(crate) async fn run(mut self) {
         loop {
             if self.session.is_none() {
-                let due = match self.is_sender() {
-                    true => {
-                        let arrivals = &self.context.arrivals;
-                        match self.waiting.take() {
-                            Some(due) => Some(due),
-                            None => {
-                                poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
-                                poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
-                            }
+                let due = if self.is_sender() {
+                    let arrivals = &self.context.arrivals;
+                    match self.waiting.take() {
+                        Some(due) => Some(due),
+                        None => {
+                            poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
+                            poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
                         }
                     }
-                    false => (!self.context.arrivals.is_over()).then(Instant::now),
+                } else {
+                    (!self.context.arrivals.is_over()).then(Instant::now)
                 };
                 let Some(due) = due else {
                     return;
@@ -409,9 +408,10 @@ impl WebSocketLoad {
             if let Err((kind, cause)) = self.handle_input() {
                 return Poll::Ready(SessionEnd::Failed(kind, cause));
             }
-            let is_over = match self.is_sender() {
-                true => self.begin_messages(cx),
-                false => self.context.arrivals.is_over(),
+            let is_over = if self.is_sender() {
+                self.begin_messages(cx)
+            } else {
+                self.context.arrivals.is_over()
             };
             let has_all = self.mode == WebSocketMode::Echo || self.has_received_all();
             if is_over && self.in_flight.is_empty() && has_all {
@@ -592,9 +592,10 @@ impl WebSocketLoad {
             // Messages that do not come are counted in the end.
             self.in_flight
                 .pop_front_if(|begun| begun.began + timeout <= now);
-            let next = match is_over {
-                true => LOOK_AT_END_EVERY,
-                false => LOOK_EVERY,
+            let next = if is_over {
+                LOOK_AT_END_EVERY
+            } else {
+                LOOK_EVERY
             };
             self.timer.as_mut().reset((now + next).into());
             if is_over && *self.over_since.get_or_insert(now) + timeout <= now {

@@ -309,16 +309,20 @@ impl LatencyReport {
 
     fn new(histogram: &Histogram<u64>) -> Self {
         let ms = |nanoseconds: u64| nanoseconds as f64 / 1e6;
-        let at = |quantile: f64| match histogram.is_empty() {
-            true => 0.0,
-            false => ms(histogram.value_at_quantile(quantile)),
+        let at = |quantile: f64| {
+            if histogram.is_empty() {
+                0.0
+            } else {
+                ms(histogram.value_at_quantile(quantile))
+            }
         };
-        let percentiles = match histogram.is_empty() {
-            true => Vec::new(),
-            false => histogram
+        let percentiles = if histogram.is_empty() {
+            Vec::new()
+        } else {
+            histogram
                 .iter_quantiles(5)
                 .map(|value| (value.quantile() * 100.0, ms(value.value_iterated_to())))
-                .collect(),
+                .collect()
         };
         Self {
             count: histogram.len(),

@@ -76,9 +76,10 @@ impl LoadWindow {
         let until = last.min(self.begin + self.time);
         let time = until.saturating_duration_since(first);
         let whole = until.saturating_duration_since(self.begin);
-        let share = match whole.is_zero() {
-            true => 1.0,
-            false => time.as_secs_f64() / whole.as_secs_f64(),
+        let share = if whole.is_zero() {
+            1.0
+        } else {
+            time.as_secs_f64() / whole.as_secs_f64()
         };
         CoveredWindow {
             time,

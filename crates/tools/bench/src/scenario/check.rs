@@ -98,9 +98,10 @@ impl ResponseCheck {
         match self {
             Self::Status(expected) => (!expected.contains(&response.status)).then(|| {
                 let (first, last) = (expected.start(), expected.end());
-                let expected = match first == last {
-                    true => first.to_string(),
-                    false => format!("{first} to {last}"),
+                let expected = if first == last {
+                    first.to_string()
+                } else {
+                    format!("{first} to {last}")
                 };
                 let cause = format!("status {} instead of {expected}", response.status);
                 (LoadFailure::WrongStatus, cause)

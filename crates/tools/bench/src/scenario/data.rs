@@ -19,13 +19,14 @@ impl RowSource {
         let columns = reader.headers().map_err(wrong)?;
         let columns = columns.iter().map(|name| name.trim().to_owned()).collect();
         let rows: Vec<_> = reader.records().collect::<Result<_, _>>().map_err(wrong)?;
-        match rows.is_empty() {
-            true => Err(format!("{} has no row below its names", path.display())),
-            false => Ok(Self {
+        if rows.is_empty() {
+            Err(format!("{} has no row below its names", path.display()))
+        } else {
+            Ok(Self {
                 columns,
                 rows,
                 is_random,
-            }),
+            })
         }
     }
 

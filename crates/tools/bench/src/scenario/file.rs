@@ -400,12 +400,13 @@ fn think_time(text: Option<&str>) -> Result<Option<ThinkTime>, String> {
 fn check_path(path: &LoadTemplate) -> Result<(), String> {
     let mut sample = String::new();
     path.render(&mut sample, ValueEscape::None, &mut |_, out| out.push('x'));
-    match sample.starts_with('/') && sample.parse::<PathAndQuery>().is_ok() {
-        true => Ok(()),
-        false => Err(format!(
+    if sample.starts_with('/') && sample.parse::<PathAndQuery>().is_ok() {
+        Ok(())
+    } else {
+        Err(format!(
             "`{}` is no path such as /shop?page=${{random:1..9}}",
             path.source()
-        )),
+        ))
     }
 }
 
@@ -443,11 +444,12 @@ fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, String> {
 }
 
 fn check_pointer(pointer: &str) -> Result<(), String> {
-    match pointer.is_empty() || pointer.starts_with('/') {
-        true => Ok(()),
-        false => Err(format!(
+    if pointer.is_empty() || pointer.starts_with('/') {
+        Ok(())
+    } else {
+        Err(format!(
             "`{pointer}` is no JSON pointer such as /user/id (RFC 6901)"
-        )),
+        ))
     }
 }
 

@@ -117,9 +117,10 @@ fn value(
         let (least, most) = range.split_once("..").ok_or_else(wrong)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
         let (least, most) = (number(least)?, number(most)?);
-        return match least <= most {
-            true => Ok(TemplateValue::Number(least, most)),
-            false => Err(wrong()),
+        return if least <= most {
+            Ok(TemplateValue::Number(least, most))
+        } else {
+            Err(wrong())
         };
     }
     if let Some(length) = name.strip_prefix("letters:") {

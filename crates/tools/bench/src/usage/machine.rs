@@ -78,14 +78,13 @@ impl MachineReading {
 /// Whether a block device is a part of another one, or memory.
 fn is_part(name: &str) -> bool {
     let is_numbered = name.ends_with(|last: char| last.is_ascii_digit());
-    let is_partition = match name.starts_with("nvme") || name.starts_with("mmcblk") {
-        true => name.contains('p'),
-        false => {
-            is_numbered
-                && ["sd", "vd", "xvd", "hd"]
-                    .iter()
-                    .any(|kind| name.starts_with(kind))
-        }
+    let is_partition = if name.starts_with("nvme") || name.starts_with("mmcblk") {
+        name.contains('p')
+    } else {
+        is_numbered
+            && ["sd", "vd", "xvd", "hd"]
+                .iter()
+                .any(|kind| name.starts_with(kind))
     };
     is_partition
         || ["loop", "ram", "zram", "dm-", "md"]

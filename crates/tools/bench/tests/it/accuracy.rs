@@ -10,9 +10,10 @@ use crate::harness::{failures, plan, run, undisturbed};
 
 /// Checks a time within 1%, and what a busy machine adds.
 fn check_time(what: &str, found_ms: f64, expected_ms: f64) -> Result<(), String> {
-    match found_ms >= expected_ms * 0.99 && found_ms <= expected_ms * 1.01 + 25.0 {
-        true => Ok(()),
-        false => Err(format!("{what}: {found_ms} ms instead of {expected_ms} ms")),
+    if found_ms >= expected_ms * 0.99 && found_ms <= expected_ms * 1.01 + 25.0 {
+        Ok(())
+    } else {
+        Err(format!("{what}: {found_ms} ms instead of {expected_ms} ms"))
     }
 }
 
@@ -237,9 +238,10 @@ fn a_warm_up_is_left_out() {
             return Action::Respond(response(200, "x"));
         }
         let begin = *begin.lock().unwrap().get_or_insert_with(Instant::now);
-        let delay = match begin.elapsed() < Duration::from_millis(600) {
-            true => 150,
-            false => 5,
+        let delay = if begin.elapsed() < Duration::from_millis(600) {
+            150
+        } else {
+            5
         };
         Action::After(Duration::from_millis(delay), response(200, "x"))
     });

@@ -317,9 +317,10 @@ fn a_server_has_to_pass_the_check_before_it_is_measured() {
 /// A server that has one page, and says who it is.
 fn by_path(name: &'static str) -> ScriptedServer {
     ScriptedServer::start(move |request| {
-        let (status, body) = match request.head.starts_with("GET /none ") {
-            true => (404, "none"),
-            false => (200, "a page"),
+        let (status, body) = if request.head.starts_with("GET /none ") {
+            (404, "none")
+        } else {
+            (200, "a page")
         };
         let head = format!(
             "HTTP/1.1 {status} X\r\nx-by: {name}\r\ncontent-length: {}",

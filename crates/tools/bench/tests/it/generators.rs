@@ -31,9 +31,10 @@ fn read_h2load_log(text: &str) -> (Vec<u16>, Vec<f64>) {
 
 /// One percent, and what a busy machine adds to one of them.
 fn check_close(what: &str, one: f64, other: f64) -> Result<(), String> {
-    match (one - other).abs() <= one.max(other) * 0.01 + 25.0 {
-        true => Ok(()),
-        false => Err(format!("{what}: {one} ms and {other} ms")),
+    if (one - other).abs() <= one.max(other) * 0.01 + 25.0 {
+        Ok(())
+    } else {
+        Err(format!("{what}: {one} ms and {other} ms"))
     }
 }
 

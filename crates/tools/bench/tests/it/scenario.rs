@@ -89,9 +89,10 @@ fn shop(request: &Received<'_>) -> Vec<u8> {
             let is_json = field(request.head, "content-type") == Some("application/json");
             let good = cookie.is_some() && cookie == token && is_json;
             let good = good && body.starts_with("{\"article\":\"") && body.len() == 19;
-            match good {
-                true => reply(201, "", r#"{"state":"open","id":77}"#),
-                false => reply(400, "", ""),
+            if good {
+                reply(201, "", r#"{"state":"open","id":77}"#)
+            } else {
+                reply(400, "", "")
             }
         }
         "/orders/77" => reply(200, "", "order total"),

@@ -11,14 +11,15 @@ use crate::harness::{plan, run};
 fn server() -> ScriptedServer {
     ScriptedServer::start(|request| {
         let seconds = request.number as f64 * 0.0005;
-        Action::Respond(match request.head.starts_with("GET /metrics ") {
-            true => response(
+        Action::Respond(if request.head.starts_with("GET /metrics ") {
+            response(
                 200,
                 &format!(
                     "process_cpu_seconds_total {seconds}\nprocess_resident_memory_bytes 5e+06\nprocess_open_fds 12\n"
                 ),
-            ),
-            false => response(200, "x"),
+            )
+        } else {
+            response(200, "x")
         })
     })
 }

@@ -590,9 +590,10 @@ fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
         });
         assert_eq!(get(port, "/php/a.txt").body, "a file");
         assert_eq!(get(port, "/php/unknown?a=1").body, "php /php/unknown?a=1");
-        match by_signal {
-            true => program.terminate(),
-            false => assert_eq!(get(port, "/stop").body, "stopping"),
+        if by_signal {
+            program.terminate()
+        } else {
+            assert_eq!(get(port, "/stop").body, "stopping")
         }
         assert_eq!(program.end(), "APUS_OK\n");
     }

@@ -152,9 +152,10 @@ impl ProjectParts {
         }
         files.extend(WITH);
         files.extend(README);
-        match self.has_db {
-            true => files.extend(DB),
-            false => files.extend(WITHOUT_DB),
+        if self.has_db {
+            files.extend(DB)
+        } else {
+            files.extend(WITHOUT_DB)
         }
         if self.has_api {
             files.extend(API);

@@ -139,9 +139,10 @@ impl FrameworkSource {
             return String::new();
         };
         let built_from = Path::new(BUILT_FROM);
-        let checkout = match built_from.join("crates/framework/web/Cargo.toml").exists() {
-            true => built_from.canonicalize().ok(),
-            false => None,
+        let checkout = if built_from.join("crates/framework/web/Cargo.toml").exists() {
+            built_from.canonicalize().ok()
+        } else {
+            None
         };
         let checkout = checkout.unwrap_or_else(|| PathBuf::from("CHECKOUT"));
         format!(
@@ -177,9 +178,10 @@ fn quotable<'a>(value: &'a str, option: &str) -> Result<&'a str, CommandError> {
 /// A word of a command for a shell, in quotes if it needs them.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "+,-./:=_".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -51,13 +51,14 @@ impl PreparedDisk {
     /// The program that starts the server.
     pub(crate) fn program(&self) -> Vec<&str> {
         let shell = ["sh", "-c", &self.script, "sh"];
-        match self.may_mount {
-            true => [
+        if self.may_mount {
+            [
                 &["unshare", "--user", "--map-root-user", "--mount"],
                 &shell[..],
             ]
-            .concat(),
-            false => shell.to_vec(),
+            .concat()
+        } else {
+            shell.to_vec()
         }
     }
 

@@ -129,9 +129,10 @@ impl RawQuicClient {
         let suite = initial_suite(tls.crypto_provider());
         let parameters = options.parameters.clone();
         // For TLS, only this type tells the versions apart.
-        let version = match options.are_parameters_of_a_draft {
-            true => Version::V1Draft,
-            false => Version::V1,
+        let version = if options.are_parameters_of_a_draft {
+            Version::V1Draft
+        } else {
+            Version::V1
         };
         let tls = ClientConnection::new(tls, version, name, parameters).unwrap();
         let socket = UdpSocket::bind(own).await.unwrap();

@@ -269,25 +269,31 @@ fn continuation_flood_cve_2024_27316() {
         ("empty", vec![]),
     ] {
         let mut first = true;
-        field_blocks(name).is_stopped(|_| match std::mem::take(&mut first) {
-            true => frame(kind::HEADERS, flag::END_STREAM, 1, &good),
-            false => frame(kind::CONTINUATION, flag::NONE, 1, &part),
+        field_blocks(name).is_stopped(|_| {
+            if std::mem::take(&mut first) {
+                frame(kind::HEADERS, flag::END_STREAM, 1, &good)
+            } else {
+                frame(kind::CONTINUATION, flag::NONE, 1, &part)
+            }
         });
     }
     // Behind an open stream, as trailers (CVE-2023-45288).
     let mut first = true;
-    field_blocks("trailers").is_stopped(|_| match std::mem::take(&mut first) {
-        true => [
-            head(1, &block(&request("POST", "/read")), false),
-            frame(kind::HEADERS, flag::END_STREAM, 1, []),
-        ]
-        .concat(),
-        false => frame(
-            kind::CONTINUATION,
-            flag::NONE,
-            1,
-            literal("x", "y".repeat(1000)),
-        ),
+    field_blocks("trailers").is_stopped(|_| {
+        if std::mem::take(&mut first) {
+            [
+                head(1, &block(&request("POST", "/read")), false),
+                frame(kind::HEADERS, flag::END_STREAM, 1, []),
+            ]
+            .concat()
+        } else {
+            frame(
+                kind::CONTINUATION,
+                flag::NONE,
+                1,
+                literal("x", "y".repeat(1000)),
+            )
+        }
     });
 }
 
@@ -298,8 +304,8 @@ fn continuation_flood_of_references_to_the_table_cve_2024_27316() {
     field_blocks("references").is_stopped(|peer| {
         // A WINDOW_UPDATE would interrupt the field block.
         peer.opens_windows = false;
-        match std::mem::take(&mut first) {
-            true => [
+        if std::mem::take(&mut first) {
+            [
                 head(
                     1,
                     &[
@@ -316,8 +322,9 @@ fn continuation_flood_of_references_to_the_table_cve_2024_27316() {
                     block(&request("GET", "/")),
                 ),
             ]
-            .concat(),
-            false => frame(kind::CONTINUATION, flag::NONE, 3, vec![0x80 | 62; 1000]),
+            .concat()
+        } else {
+            frame(kind::CONTINUATION, flag::NONE, 3, vec![0x80 | 62; 1000])
         }
     });
 }
@@ -334,9 +341,10 @@ fn compression_bombs_cve_2016_6581() {
     let mut first = true;
     field_blocks("a large entry").is_stopped(|peer| {
         let stream = peer.next_stream();
-        match std::mem::take(&mut first) {
-            true => head(stream, &fill, true),
-            false => head(stream, &bomb, true),
+        if std::mem::take(&mut first) {
+            head(stream, &fill, true)
+        } else {
+            head(stream, &bomb, true)
         }
     });
     // Small fields, each of which costs its overhead (CVE-2026-49975): even without a bomb they are too
@@ -412,11 +420,12 @@ fn settings_flood_cve_2019_9515() {
     });
     // Streams whose windows all have to move.
     let mut first = true;
-    acks("with streams").is_stopped(|peer| match std::mem::take(&mut first) {
-        true => (0..200)
-            .flat_map(|_| get(peer.next_stream(), "/large"))
-            .collect(),
-        false => {
+    acks("with streams").is_stopped(|peer| {
+        if std::mem::take(&mut first) {
+            (0..200)
+                .flat_map(|_| get(peer.next_stream(), "/large"))
+                .collect()
+        } else {
             window ^= 1;
             settings(&[(setting::INITIAL_WINDOW_SIZE, window)])
         }

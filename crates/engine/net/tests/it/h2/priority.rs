@@ -230,9 +230,10 @@ fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
     let mut last = (0, 0);
     wait_until("the socket is full", || {
         let (now, _) = bytes_in_kernel(peer);
-        last = match now == last.0 && now > 0 {
-            true => (now, last.1 + 1),
-            false => (now, 0),
+        last = if now == last.0 && now > 0 {
+            (now, last.1 + 1)
+        } else {
+            (now, 0)
         };
         last.1 > 20
     });

@@ -57,9 +57,10 @@ fn assert_closed_after(cases: Vec<Case>, opens_streams: bool) {
             code,
         } in cases
         {
-            let mut client = match opens_streams {
-                true => server.connect_raw_h3().await,
-                false => server.connect_raw().await,
+            let mut client = if opens_streams {
+                server.connect_raw_h3().await
+            } else {
+                server.connect_raw().await
             };
             client.send_frames(&sent).await;
             let (found, by_application) = client.closed().await;

@@ -59,18 +59,22 @@ impl AppService {
             paths.find(|(prefix, _)| is_under(path, prefix))
         });
         // Of two paths of one length, that of the host counts.
-        let around = paths.reduce(|one, other| match one.0.len() < other.0.len() {
-            true => other,
-            false => one,
+        let around = paths.reduce(|one, other| {
+            if one.0.len() < other.0.len() {
+                other
+            } else {
+                one
+            }
         });
         self.errors_of(around.map_or(group, |(_, group)| *group))
     }
 
     /// A response of a layer around the application, in the form of the group that the path is in.
     pub(in crate::app) fn form_outer(&self, request: &Request, response: Response) -> Response {
-        match Rendering::changes(&response) {
-            true => Rendering::of(request, self.errors_of_request(request)).apply(response),
-            false => response,
+        if Rendering::changes(&response) {
+            Rendering::of(request, self.errors_of_request(request)).apply(response)
+        } else {
+            response
         }
     }
 

@@ -244,11 +244,11 @@ impl AppService {
                 return rendering.apply(response).into();
             }
         };
-        match this.layers_of(&target).is_empty() {
-            true => this.finish(request, &target),
-            false => this
-                .clone()
-                .call(Position::Inner(0, Box::new(target)), request),
+        if this.layers_of(&target).is_empty() {
+            this.finish(request, &target)
+        } else {
+            this.clone()
+                .call(Position::Inner(0, Box::new(target)), request)
         }
     }
 
@@ -267,9 +267,10 @@ impl AppService {
             }
             Err(error) => {
                 let status = request.invalid_path_status();
-                return Err(match status.is_client_error() {
-                    true => Error::new(status, error).into_response(),
-                    false => Response::new(status),
+                return Err(if status.is_client_error() {
+                    Error::new(status, error).into_response()
+                } else {
+                    Response::new(status)
                 });
             }
         };

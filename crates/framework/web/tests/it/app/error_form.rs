@@ -80,17 +80,21 @@ fn the_format_of_a_group_holds_for_the_fallback_around_it_and_for_mounts() {
 #[test]
 fn refusals_of_layers_around_an_application_have_the_form_of_the_group() {
     async fn closed(request: Request, next: Next) -> Response {
-        match request.headers().contains("x-key") {
-            true => next.run(request).await,
-            false => StatusCode::FORBIDDEN.into_response(),
+        if request.headers().contains("x-key") {
+            next.run(request).await
+        } else {
+            StatusCode::FORBIDDEN.into_response()
         }
     }
     let app = App::new()
         .layer(Cors::new().origin("https://shop.example"))
         .layer(closed)
-        .before(|request| match request.headers().contains("x-blocked") {
-            true => Err(Response::new(StatusCode::NOT_ACCEPTABLE)),
-            false => Ok(()),
+        .before(|request| {
+            if request.headers().contains("x-blocked") {
+                Err(Response::new(StatusCode::NOT_ACCEPTABLE))
+            } else {
+                Ok(())
+            }
         })
         .layer(RateLimit::per_minute(1).by_header(apus::HeaderName::from_static("x-key")))
         .get("/page", async || "page")

@@ -261,9 +261,10 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
                 assert!(id.await.unwrap().is_some());
                 let id = jobs.push_in(&mut *transaction, &a, unique);
                 assert!(id.await.unwrap().is_none());
-                match is_committed {
-                    true => transaction.commit().await.unwrap(),
-                    false => transaction.rollback().await.unwrap(),
+                if is_committed {
+                    transaction.commit().await.unwrap()
+                } else {
+                    transaction.rollback().await.unwrap()
                 }
                 let found = jobs.counts().await.unwrap();
                 assert_eq!(found, counts(expected, 0, 0, 0));

@@ -158,9 +158,10 @@ fn a_task_that_still_runs_skips_its_next_time_unless_it_may_overlap() {
             Ok::<_, apus::Error>(())
         };
         let schedules = Schedules::new().add("slow", "0 * * * *", slow).unwrap();
-        let schedules = match may_overlap {
-            true => schedules.may_overlap(),
-            false => schedules,
+        let schedules = if may_overlap {
+            schedules.may_overlap()
+        } else {
+            schedules
         };
         block_on(async {
             let times = async {

@@ -30,9 +30,10 @@ fn a_body_that_is_too_long_has_one_text() {
         .post("/csrf", (async || "").with(BodyLimit::new(10)).with(csrf));
     let server = TestServer::start(app);
     for path in ["/text", "/layer", "/parts", "/limited-parts", "/csrf"] {
-        let content_type = match path.ends_with("parts") {
-            true => "multipart/form-data; boundary=b",
-            false => "application/x-www-form-urlencoded",
+        let content_type = if path.ends_with("parts") {
+            "multipart/form-data; boundary=b"
+        } else {
+            "application/x-www-form-urlencoded"
         };
         let text = "a".repeat(11);
         let pieces = [&text[..5], &text[5..]];

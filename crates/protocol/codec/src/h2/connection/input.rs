@@ -35,9 +35,10 @@ impl Http2Codec {
                 if expected.get(..len) != input.get(..len) {
                     return Err(Fault::Preface.into());
                 }
-                self.reading = match len == expected.len() {
-                    true => ReadState::FirstFrame,
-                    false => ReadState::Preface(seen.saturating_add(len)),
+                self.reading = if len == expected.len() {
+                    ReadState::FirstFrame
+                } else {
+                    ReadState::Preface(seen.saturating_add(len))
                 };
                 return Ok((len, None));
             }
@@ -203,15 +204,16 @@ impl Http2Codec {
         };
         let padding = padding.saturating_sub(skipped);
         let is_complete = left == 0;
-        self.reading = match is_complete && padding == 0 {
-            true => ReadState::Frame,
-            false => ReadState::Data {
+        self.reading = if is_complete && padding == 0 {
+            ReadState::Frame
+        } else {
+            ReadState::Data {
                 // The event with the last data reported the end.
                 stream: stream.filter(|_| !is_complete),
                 left,
                 padding,
                 end,
-            },
+            }
         };
         let used = len.saturating_add(skipped);
         let bytes = u32::try_from(len).unwrap_or(u32::MAX);
@@ -385,9 +387,10 @@ impl Http2Codec {
             self.budgets.overhead.spend()?;
             return Ok(());
         }
-        let fault = match self.closed_streams.has_ended(headers_frame.stream) {
-            true => Fault::StreamClosed,
-            false => Fault::StreamIdentifier,
+        let fault = if self.closed_streams.has_ended(headers_frame.stream) {
+            Fault::StreamClosed
+        } else {
+            Fault::StreamIdentifier
         };
         Err(fault.into())
     }
@@ -510,10 +513,11 @@ impl Http2Codec {
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;
-        stream.body_left = match has_no_content {
-            true => Some(0),
+        stream.body_left = if has_no_content {
+            Some(0)
+        } else {
             // Section 8.5: Content-Length has no meaning for a tunnel.
-            false => response.content_length.filter(|_| !is_tunnel),
+            response.content_length.filter(|_| !is_tunnel)
         };
         if headers_frame.end {
             if stream.body_left.is_some_and(|left| left > 0) {

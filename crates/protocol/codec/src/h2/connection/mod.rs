@@ -445,11 +445,12 @@ impl Http2Codec {
         let allowed = usize::try_from(self.peer.max_concurrent_streams).unwrap_or(usize::MAX);
         let is_possible =
             self.role == Role::Client && !self.is_shutting_down() && self.next_local <= 0x7fff_ffff;
-        match is_possible {
-            true => allowed
+        if is_possible {
+            allowed
                 .min(self.config.max_streams())
-                .saturating_sub(self.streams.open_count()),
-            false => 0,
+                .saturating_sub(self.streams.open_count())
+        } else {
+            0
         }
     }
 

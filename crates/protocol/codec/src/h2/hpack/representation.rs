@@ -51,12 +51,13 @@ impl FieldEncoding {
     #[inline]
     pub(super) fn of_line(name: &[u8], value: &[u8], never_indexed: bool) -> Self {
         let encoding = Self::of(name, value);
-        match never_indexed {
-            true => Self {
+        if never_indexed {
+            Self {
                 form: FieldForm::NeverIndexed,
                 ..encoding
-            },
-            false => encoding,
+            }
+        } else {
+            encoding
         }
     }
 

@@ -376,9 +376,10 @@ fn data_may_be_split_and_padded() {
     frame(0x0, 0x8 | 0x1, 1, b"\x01g\0", &mut bytes);
     for slowly in [false, true] {
         let mut server = Endpoint::connected(config());
-        let seen = match slowly {
-            true => server.receive_bytewise(&bytes).unwrap(),
-            false => server.receive(&bytes).unwrap(),
+        let seen = if slowly {
+            server.receive_bytewise(&bytes).unwrap()
+        } else {
+            server.receive(&bytes).unwrap()
         };
         let body: Vec<u8> = seen.iter().flat_map(|seen| seen.data.clone()).collect();
         assert_eq!(body, b"abcdefg");

@@ -93,9 +93,10 @@ impl Cubic {
         let cubic = |time: Duration| plateau + C * (time.as_secs_f64() - rise).powi(3) * mtu;
         let time = now.saturating_duration_since(avoidance.start);
         // Beyond the window before the loss, it grows as Reno's own.
-        let alpha = match avoidance.reno < self.window_before {
-            true => ALPHA,
-            false => 1.0,
+        let alpha = if avoidance.reno < self.window_before {
+            ALPHA
+        } else {
+            1.0
         };
         avoidance.reno += alpha * mtu * bytes / window;
         self.window = if cubic(time) < avoidance.reno {

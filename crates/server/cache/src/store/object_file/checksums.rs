@@ -285,9 +285,10 @@ impl CheckedRange {
     /// The first byte of `piece` that is not verified.
     pub(crate) fn next_byte(&self, piece: &PieceChecksum) -> u64 {
         let has_grown = piece.range.start == self.from && self.until <= piece.range.end;
-        match has_grown {
-            true => self.until,
-            false => piece.range.start,
+        if has_grown {
+            self.until
+        } else {
+            piece.range.start
         }
     }
 

@@ -65,10 +65,11 @@ proptest! {
     ) {
         let Some(stored) = stored else { return Ok(()) };
         let rules = CacheRules {
-            client_directives: match heeds {
-                true => ClientDirectiveRule::Honour,
-                false => ClientDirectiveRule::Ignore,
-            },
+            client_directives: if heeds {
+ClientDirectiveRule::Honour
+} else {
+ClientDirectiveRule::Ignore
+},
             ..CacheRules::default()
         };
         let request = TestRequest::with(&[("cache-control", &directives)]);

@@ -32,9 +32,10 @@ fn assert_matches(vary: &str, one: Lines<'_>, other: Lines<'_>, expected: bool) 
             &once(),
             at(0),
         );
-        let expected = match expected {
-            true => ReuseDecision::Fresh { age: 0 },
-            false => ReuseDecision::Forward(ForwardReason::VaryMiss),
+        let expected = if expected {
+            ReuseDecision::Fresh { age: 0 }
+        } else {
+            ReuseDecision::Forward(ForwardReason::VaryMiss)
         };
         assert_eq!(decision, expected, "{one:?} {other:?}");
     }

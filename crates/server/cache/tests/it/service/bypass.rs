@@ -86,9 +86,10 @@ fn programs_go_to_the_program_service() {
     ] {
         let reply = get(path).of(&service);
         requests += usize::from(is_run);
-        match is_run {
-            true => assert_eq!(reply.text(), format!("{requests} {path} {path}"), "{path}"),
-            false => assert!(!reply.text().starts_with(char::is_numeric), "{path}"),
+        if is_run {
+            assert_eq!(reply.text(), format!("{requests} {path} {path}"), "{path}")
+        } else {
+            assert!(!reply.text().starts_with(char::is_numeric), "{path}")
         }
         assert!(!reply.text().contains("source"), "{path}");
     }

@@ -57,12 +57,13 @@ impl Origin {
                     seen.len()
                 };
                 let response = (origin.respond)(request.headers(), count);
-                match origin.waits {
-                    false => ResponseFuture::from(response),
-                    true => ResponseFuture::later(async move {
+                if origin.waits {
+                    ResponseFuture::later(async move {
                         tokio::task::yield_now().await;
                         response
-                    }),
+                    })
+                } else {
+                    ResponseFuture::from(response)
                 }
             })
         }

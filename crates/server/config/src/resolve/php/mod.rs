@@ -425,9 +425,10 @@ impl PhpResolver<'_> {
                     "requests to PHP are sent here",
                 );
                 let others = sockets_beside(socket);
-                reader.report(match others.is_empty() {
-                    true => finding.help("start PHP-FPM, or see `listen` in its configuration"),
-                    false => finding.help(format!("there is {}", others.join(", "))),
+                reader.report(if others.is_empty() {
+                    finding.help("start PHP-FPM, or see `listen` in its configuration")
+                } else {
+                    finding.help(format!("there is {}", others.join(", ")))
                 });
             }
         }
@@ -450,9 +451,10 @@ impl PhpResolver<'_> {
             "it handles the requests for paths without a file",
         );
         let public = root.join("public");
-        reader.report(match public.join("index.php").is_file() {
-            true => finding.help(format!("is root = \"{}\" meant?", public.display())),
-            false => finding,
+        reader.report(if public.join("index.php").is_file() {
+            finding.help(format!("is root = \"{}\" meant?", public.display()))
+        } else {
+            finding
         });
     }
 }

@@ -196,9 +196,10 @@ fn default_folder() -> PathBuf {
     let user = geteuid();
     let folder = default_pool_folder(user.as_raw());
     let is_ours = |found: Metadata| found.uid() == user.as_raw();
-    match user.is_root() || fs::metadata(&folder).is_ok_and(is_ours) {
-        true => folder,
-        false => std::env::temp_dir().join(format!("apus-php-{}", user.as_raw())),
+    if user.is_root() || fs::metadata(&folder).is_ok_and(is_ours) {
+        folder
+    } else {
+        std::env::temp_dir().join(format!("apus-php-{}", user.as_raw()))
     }
 }
 

@@ -381,9 +381,10 @@ impl<'a> SiteResolver<'a> {
         reader: &mut ConfigReader<'_>,
     ) -> Option<LocationPlan> {
         let handler_keys = ["return", "handler", "upstream", "php_fastcgi"];
-        let resolved = match reader.has_wrong(&location.span, &handler_keys) {
-            true => None,
-            false => self.handler(location, reader),
+        let resolved = if reader.has_wrong(&location.span, &handler_keys) {
+            None
+        } else {
+            self.handler(location, reader)
         };
         let (handler, settings) = resolved.unzip();
         let settings = self.settings(&location.keys, settings.unwrap_or_default(), reader);

@@ -97,10 +97,7 @@ pub(super) struct FastcgiGroup<'a> {
 impl GroupReference {
     /// The scheme of requests to its nodes.
     pub(super) fn scheme(&self) -> &'static str {
-        match self.is_tls {
-            true => "https",
-            false => "http",
-        }
+        if self.is_tls { "https" } else { "http" }
     }
 }
 
@@ -199,9 +196,10 @@ impl<'a> SiteUpstreams<'a> {
                 group: GroupPlan {
                     protocol: Protocol::FastCgi,
                     pool: ConnectionPoolPlan {
-                        max_idle: match group.idle_timeout.is_zero() {
-                            true => 0,
-                            false => group.pool_size,
+                        max_idle: if group.idle_timeout.is_zero() {
+                            0
+                        } else {
+                            group.pool_size
                         },
                         idle_timeout: group.idle_timeout,
                         ..ConnectionPoolPlan::default()

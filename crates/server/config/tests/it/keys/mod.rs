@@ -25,14 +25,18 @@ fn plan(folder: &Path, text: &str) -> String {
 
 /// The file in which the table of `key` holds `lines`.
 fn file(key: &str, lines: &str) -> String {
-    let default = |key: &str, line: &str| match lines.contains(key) {
-        true => String::new(),
-        false => format!("{line}\n"),
+    let default = |key: &str, line: &str| {
+        if lines.contains(key) {
+            String::new()
+        } else {
+            format!("{line}\n")
+        }
     };
     let site = |lines: &str| {
-        let listen = match lines.lines().any(|line| line.starts_with("listen =")) {
-            true => "",
-            false => "listen = 80\n",
+        let listen = if lines.lines().any(|line| line.starts_with("listen =")) {
+            ""
+        } else {
+            "listen = 80\n"
         };
         let root = default("root =", "root = \"public\"");
         format!("[[sites]]\n{listen}{root}{lines}\n")
@@ -133,9 +137,10 @@ fn every_key_changes_the_plan() {
             let program = ["arguments", "environment", "user", "group"].contains(key);
             let workers = |keys: &str| {
                 let text = with_php(of, &format!("workers = {{ {keys} }}"));
-                match program {
-                    true => text.replace("[::1]:1", "/usr/bin/php-cgi"),
-                    false => text,
+                if program {
+                    text.replace("[::1]:1", "/usr/bin/php-cgi")
+                } else {
+                    text
                 }
             };
             let key = format!("{of}.fastcgi.workers.{key}");
@@ -221,9 +226,10 @@ fn every_key_changes_the_plan() {
         two.1.replace("\ncache", ", cache"),
     );
     let group = |name: &str, keys: &str| {
-        let nodes = match keys.starts_with("nodes") {
-            true => "",
-            false => "nodes = \"127.0.0.1:1\", ",
+        let nodes = if keys.starts_with("nodes") {
+            ""
+        } else {
+            "nodes = \"127.0.0.1:1\", "
         };
         let name = format!("name = \"{name}\"");
         format!(

@@ -53,9 +53,12 @@ async fn a_file_that_the_server_may_not_read_is_forbidden() {
                 ("closed-index/index.html", "index"),
                 ("was-open.txt", "open"),
             ],
-            |files| match try_files {
-                true => files.listing(true).try_files(list()),
-                false => files.listing(true),
+            |files| {
+                if try_files {
+                    files.listing(true).try_files(list())
+                } else {
+                    files.listing(true)
+                }
             },
         );
         set_mode(site.folder.path(), 0o755);

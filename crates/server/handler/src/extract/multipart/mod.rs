@@ -105,9 +105,10 @@ impl Multipart {
     }
 
     fn check_total(&self, total: u64) -> Result<(), Rejection> {
-        match total > self.limits.total {
-            true => Err(too_large(BodyLimit::message(self.limits.total))),
-            false => Ok(()),
+        if total > self.limits.total {
+            Err(too_large(BodyLimit::message(self.limits.total)))
+        } else {
+            Ok(())
         }
     }
 }
@@ -213,9 +214,10 @@ impl Part<'_> {
                 data.extend_from_slice(&piece);
             }
         }
-        Ok(match data.is_empty() {
-            true => first,
-            false => data.freeze(),
+        Ok(if data.is_empty() {
+            first
+        } else {
+            data.freeze()
         })
     }
 

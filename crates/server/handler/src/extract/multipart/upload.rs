@@ -155,9 +155,10 @@ impl UploadBuffer {
             None => limits.in_memory,
             Some(_) => BATCH,
         };
-        match self.unwritten > keep {
-            true => self.write(limits).await,
-            false => Ok(()),
+        if self.unwritten > keep {
+            self.write(limits).await
+        } else {
+            Ok(())
         }
     }
 

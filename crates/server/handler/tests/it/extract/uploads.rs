@@ -273,9 +273,10 @@ fn long_files_are_temporary_files() {
         let mut text = String::new();
         while let Some(part) = form.next().await? {
             let upload = part.store().await?;
-            text += match upload.is_in_memory() {
-                true => "memory ",
-                false => "file ",
+            text += if upload.is_in_memory() {
+                "memory "
+            } else {
+                "file "
             };
             upload.save(&path).await.map_err(failed)?;
         }

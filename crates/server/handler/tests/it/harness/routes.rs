@@ -165,9 +165,10 @@ impl Chain for RouteChain {
             return found.route.handler.call(request, &matched);
         }
         let methods = [Method::GET, Method::HEAD, Method::POST, Method::OPTIONS];
-        let status = match methods.contains(request.method()) {
-            true => StatusCode::METHOD_NOT_ALLOWED,
-            false => StatusCode::NOT_IMPLEMENTED,
+        let status = if methods.contains(request.method()) {
+            StatusCode::METHOD_NOT_ALLOWED
+        } else {
+            StatusCode::NOT_IMPLEMENTED
         };
         Response::new(status).into()
     }

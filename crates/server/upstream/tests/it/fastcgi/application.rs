@@ -81,9 +81,10 @@ impl Application {
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async move {
-                    let listener = Rc::new(match behaviour.tcp {
-                        true => Listener::Tcp(TcpListener::bind("127.0.0.1:0").await.unwrap()),
-                        false => Listener::Unix(UnixListener::bind(&path).unwrap()),
+                    let listener = Rc::new(if behaviour.tcp {
+                        Listener::Tcp(TcpListener::bind("127.0.0.1:0").await.unwrap())
+                    } else {
+                        Listener::Unix(UnixListener::bind(&path).unwrap())
                     });
                     started.send(listener.address(&path)).unwrap();
                     let mut added = behaviour.processes;

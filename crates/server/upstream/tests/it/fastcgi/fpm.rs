@@ -55,16 +55,15 @@ impl Fpm {
         // Scripts run as another user and write here.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         let path = folder.join("socket");
-        let (listen, address) = match pool.tcp {
-            true => {
-                let free = TcpListener::bind("127.0.0.1:0").unwrap();
-                let address = free.local_addr().unwrap();
-                (address.to_string(), Address::Ip(address))
-            }
-            false => (
+        let (listen, address) = if pool.tcp {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = free.local_addr().unwrap();
+            (address.to_string(), Address::Ip(address))
+        } else {
+            (
                 path.display().to_string(),
                 Address::Unix(path.as_path().into()),
-            ),
+            )
         };
         let (folder_name, children, lines) = (folder.display(), pool.children, pool.lines);
         let configuration = format!(

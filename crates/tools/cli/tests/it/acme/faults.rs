@@ -310,9 +310,10 @@ fn an_order_survives_sigkill_in_each_of_its_steps() {
         })
     });
     // Whether the order was stored, or never made, or its response was on the way.
-    let lost = match state().contains("/my-order/") {
-        true => 0,
-        false => test.pebble.orders(),
+    let lost = if state().contains("/my-order/") {
+        0
+    } else {
+        test.pebble.orders()
     };
     // What became invalid while nobody responded is replaced first, and no server is killed before the new order is stored.
     let steps = test.pebble.steps();

@@ -100,9 +100,10 @@ const OWN_NETWORK: &str = "APUS_TEST_OWN_NETWORK";
 
 /// A command that runs its arguments in a network of their own, in which all ports are free.
 fn own_network() -> Command {
-    let namespaces: &[&str] = match is_root() {
-        true => &["--net"],
-        false => &["--user", "--map-current-user", "--keep-caps", "--net"],
+    let namespaces: &[&str] = if is_root() {
+        &["--net"]
+    } else {
+        &["--user", "--map-current-user", "--keep-caps", "--net"]
     };
     let mut command = Command::new("unshare");
     command

@@ -34,9 +34,10 @@ impl PermissionServer {
                     .unwrap_or_default()
                     .to_owned();
                 *counts.lock().unwrap().entry(name.clone()).or_default() += 1;
-                let status = match name.starts_with("good") {
-                    true => "200 OK",
-                    false => "403 Forbidden",
+                let status = if name.starts_with("good") {
+                    "200 OK"
+                } else {
+                    "403 Forbidden"
                 };
                 let response =
                     format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");

@@ -80,10 +80,11 @@ impl Pebble {
         fs::write(folder.join("cert.pem"), &https.pem).unwrap();
         fs::write(folder.join("key.pem"), &https.key).unwrap();
         let [listen, management, dns, dns_management] = [(); 4].map(|()| free_port());
-        let blocked = match options.blocks {
-            true => format!("\"{BLOCKED}\""),
+        let blocked = if options.blocks {
+            format!("\"{BLOCKED}\"")
+        } else {
             // With one, it crashes for names with two labels.
-            false => String::new(),
+            String::new()
         };
         let config = format!(
             r#"{{"pebble": {{
@@ -145,9 +146,10 @@ impl Pebble {
                 "PEBBLE_ALTERNATE_ROOTS",
                 self.options.alternate_roots.to_string(),
             );
-        match self.options.hesitates {
-            true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
-            false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
+        if self.options.hesitates {
+            pebble.env("PEBBLE_VA_SLEEPTIME", "4")
+        } else {
+            pebble.env("PEBBLE_VA_NOSLEEP", "1")
         };
         let authority = start(pebble, &self.folder, "pebble.log");
         *self.authority.lock().unwrap() = Some(authority);

@@ -105,9 +105,10 @@ fn most_megabytes(victim: &Victim) -> u64 {
     let mut samples_without_growth = 0;
     wait_until("memory does not grow any more", || {
         let now = megabytes_above_start(victim);
-        samples_without_growth = match now > most {
-            true => 0,
-            false => samples_without_growth + 1,
+        samples_without_growth = if now > most {
+            0
+        } else {
+            samples_without_growth + 1
         };
         most = most.max(now);
         samples_without_growth > 50

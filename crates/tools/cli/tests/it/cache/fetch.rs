@@ -313,11 +313,12 @@ fn a_client_that_stops_reading_does_not_delay_others() {
                 connection.send("0\r\n\r\n");
             }
         });
-        let front = match on_disk {
-            true => cached_on_disk(&origin, Home::new(), free_port()),
-            false => configured(&origin)
+        let front = if on_disk {
+            cached_on_disk(&origin, Home::new(), free_port())
+        } else {
+            configured(&origin)
                 .global("cache = { shared_lag = 1 }")
-                .serve(),
+                .serve()
         };
         let mut wires: Vec<_> = (0..4).map(|_| front.connect()).collect();
         for wire in &mut wires {

@@ -56,9 +56,10 @@ fn large_origin(body: &[u8]) -> ScriptedOrigin {
     let body = body.to_vec();
     ScriptedOrigin::start(move |connection| {
         while let Some(head) = connection.read_request() {
-            let body = match head.starts_with("GET /small ") {
-                true => b"little",
-                false => &body[..],
+            let body = if head.starts_with("GET /small ") {
+                b"little"
+            } else {
+                &body[..]
             };
             let length = body.len();
             connection.send(format!(

@@ -36,9 +36,10 @@ pub(crate) fn quic_go() -> Command {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients/quic-go");
         let newer = root.join("../../../.tools/go/bin/go");
-        let mut go = match newer.is_file() {
-            true => Command::new(newer),
-            false => program("go"),
+        let mut go = if newer.is_file() {
+            Command::new(newer)
+        } else {
+            program("go")
         };
         let output = go
             .args(["build", "-o"])
@@ -265,10 +266,7 @@ fn an_application_serves_all_versions_of_http_at_a_listener_with_tls() {
         let app = apus::App::new().get("/small.txt", async || "small\n");
         let port = free_port();
         let server = apus::Server::new(app).workers(std::num::NonZeroUsize::MIN);
-        let server = match http3 {
-            true => server,
-            false => server.http3(None),
-        };
+        let server = if http3 { server } else { server.http3(None) };
         let address = format!("127.0.0.1:{port}");
         let server = server.listen_tls(address, certificate).unwrap();
         (server.start().unwrap(), port)

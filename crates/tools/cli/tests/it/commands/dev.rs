@@ -203,9 +203,10 @@ fn application() {
     if kind.starts_with("again") {
         other().start().unwrap().stop();
     }
-    let server = match kind.starts_with("also") {
-        true => server.also("127.0.0.1:0", inside.clone()).unwrap(),
-        false => server,
+    let server = if kind.starts_with("also") {
+        server.also("127.0.0.1:0", inside.clone()).unwrap()
+    } else {
+        server
     };
     server.run().unwrap();
 }

@@ -528,9 +528,10 @@ fn project_text(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        text += &match path.is_dir() {
-            true => project_text(&path),
-            false => fs::read_to_string(&path).unwrap(),
+        text += &if path.is_dir() {
+            project_text(&path)
+        } else {
+            fs::read_to_string(&path).unwrap()
         };
     }
     text
@@ -617,14 +618,15 @@ fn the_source_of_the_framework_is_named_as_with_cargo_add() {
         home.expect(&[&["new", &*name], *options].concat(), 0);
         let dependency = framework_dependency(&home.path(&name));
         assert_eq!(dependency["req"], *requirement, "{options:?}");
-        match source.is_empty() {
-            true => assert!(
+        if source.is_empty() {
+            assert!(
                 dependency["source"]
                     .as_str()
                     .unwrap()
                     .starts_with("registry+")
-            ),
-            false => assert_eq!(dependency["source"], *source, "{options:?}"),
+            )
+        } else {
+            assert_eq!(dependency["source"], *source, "{options:?}")
         }
     }
     for (options, message) in [

@@ -221,10 +221,11 @@ fn the_commands_that_help_with_other_forms_do_help() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{given}: {output:?}");
-        let mended = match home.path("new.pem").exists() {
-            true => "new.pem",
+        let mended = if home.path("new.pem").exists() {
+            "new.pem"
+        } else {
             // It was changed in its place.
-            false => cert,
+            cert
         };
         let (cert, key) = match cert {
             "full.pem" => (cert, mended),

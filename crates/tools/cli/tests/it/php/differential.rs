@@ -123,9 +123,10 @@ const SERVER_FIELDS: [&str; 6] = [
 fn response(address: SocketAddr, request: &[u8]) -> Comparable {
     let mut wire = Wire::connect(address);
     assert!(wire.send(request));
-    let received = match request.starts_with(b"HEAD ") {
-        true => wire.read_head(),
-        false => wire.read(),
+    let received = if request.starts_with(b"HEAD ") {
+        wire.read_head()
+    } else {
+        wire.read()
     };
     let mut fields = BTreeMap::<String, Vec<String>>::new();
     for line in received.head.iter().skip(1) {

@@ -161,9 +161,10 @@ fn nothing_of_the_stack_is_left_whatever_ends_its_script() {
             let master = Pid::from_raw(master.trim().parse().unwrap()).unwrap();
             assert!(runs(master));
             let pid = Pid::from_child(&child);
-            match is_group {
-                true => kill_process_group(pid, signal).unwrap(),
-                false => kill_process(pid, signal).unwrap(),
+            if is_group {
+                kill_process_group(pid, signal).unwrap()
+            } else {
+                kill_process(pid, signal).unwrap()
             }
             child.wait().unwrap();
             wait_until("the end of PHP-FPM", || !runs(master));

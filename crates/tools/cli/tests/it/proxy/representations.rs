@@ -33,15 +33,17 @@ fn origin() -> ScriptedOrigin {
                 ));
                 continue;
             }
-            let framing = match is_chunked {
-                true => "Transfer-Encoding: chunked".to_owned(),
-                false => format!("Content-Length: {length}"),
+            let framing = if is_chunked {
+                "Transfer-Encoding: chunked".to_owned()
+            } else {
+                format!("Content-Length: {length}")
             };
             connection.send(format!("HTTP/1.1 200 OK\r\n{text}{framing}\r\n\r\n"));
             if !head.starts_with("HEAD") {
-                connection.send(match is_chunked {
-                    true => format!("{length:x}\r\n{body}\r\n0\r\n\r\n"),
-                    false => body,
+                connection.send(if is_chunked {
+                    format!("{length:x}\r\n{body}\r\n0\r\n\r\n")
+                } else {
+                    body
                 });
             }
         }

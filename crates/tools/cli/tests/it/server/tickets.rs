@@ -45,9 +45,10 @@ impl TicketTest {
     /// As [`Self::resumes`], with the session in this file.
     fn connect(&self, file: &str, version: &str, port: u16) -> bool {
         let session = self.home.path(file).display().to_string();
-        let arguments = match self.home.path(file).exists() {
-            true => format!("-sess_in {session} -sess_out {session}"),
-            false => format!("-sess_out {session}"),
+        let arguments = if self.home.path(file).exists() {
+            format!("-sess_in {session} -sess_out {session}")
+        } else {
+            format!("-sess_out {session}")
         };
         let script = format!(
             "printf 'GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' | \

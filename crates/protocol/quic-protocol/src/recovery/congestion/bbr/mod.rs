@@ -268,9 +268,10 @@ impl Bbr {
         if let Some((_, time)) = &mut self.round_trip {
             *time = now;
         }
-        match self.pipe.is_full {
-            true => self.probe_bandwidth(now),
-            false => self.mode = Mode::Startup,
+        if self.pipe.is_full {
+            self.probe_bandwidth(now)
+        } else {
+            self.mode = Mode::Startup
         }
     }
 
