@@ -15,7 +15,7 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/account.rs`. `examples/login`, and projects of `apus new --with login`, use all of
+//! `tests/it`: the contract of stores, and remembered log-ins. `examples/login`, and projects of `apus new --with login`, use all of
 //! it.
 
 #![forbid(unsafe_code)]

@@ -49,3 +49,31 @@ impl fmt::Display for LocalPath {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_this_site_begins_with_one_slash() {
+        for (text, is_local) in [
+            ("", false),
+            ("/", true),
+            ("//", false),
+            ("/a//b", true),
+            ("/a?next=//evil.example", true),
+            ("/\\evil.example", false),
+            ("/a\\b", false),
+            ("/a b", false),
+            ("/a\r\nSet-Cookie: b", false),
+            ("/\u{fc}", false),
+            ("/%5cevil.example", true),
+            ("javascript:alert(1)", false),
+        ] {
+            assert_eq!(LocalPath::parse(text).is_some(), is_local, "{text:?}");
+            let path = LocalPath::parse_or(Some(text), "/home");
+            assert_eq!(path.as_str(), if is_local { text } else { "/home" });
+        }
+        assert_eq!(LocalPath::parse_or(None, "/home").as_str(), "/home");
+    }
+}

@@ -55,4 +55,26 @@ mod tests {
             assert_eq!(digest_of("reset", text), None, "{text:?}");
         }
     }
+
+    #[test]
+    fn a_token_has_43_letters_digits_hyphens_and_underscores() {
+        for (length, is_token) in [(42, false), (43, true), (44, false)] {
+            let text = "a".repeat(length);
+            assert_eq!(digest_of("reset", &text).is_some(), is_token, "{length}");
+        }
+        for (end, is_token) in [
+            ('Z', true),
+            ('9', true),
+            ('-', true),
+            ('_', true),
+            ('+', false),
+            ('/', false),
+            ('=', false),
+            (' ', false),
+            ('\n', false),
+        ] {
+            let text = format!("{}{end}", "a".repeat(42));
+            assert_eq!(digest_of("reset", &text).is_some(), is_token, "{end:?}");
+        }
+    }
 }

@@ -49,13 +49,13 @@ impl<D: Driver> Db<D> {
     /// The commands of this database, for a `main`:
     ///
     /// ```no_run
-    /// use apus::sql::Db;
+    /// use apus_database::{Db, DbError};
     ///
-    /// fn main() -> Result<(), apus::StartError> {
+    /// fn main() -> Result<(), DbError> {
     ///     let db: Db = Db::open("sqlite:shop.db")?;
     ///     db.commands("migrations").handle_arguments();
-    ///     db.migrate("migrations")?;
-    ///     apus::App::new().state(db).serve("127.0.0.1:8080")
+    ///     db.migrate("migrations")
+    ///     // And the server.
     /// }
     /// ```
     pub fn commands(&self, migrations: impl Into<Migrations>) -> Commands<D> {

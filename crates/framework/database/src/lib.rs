@@ -4,10 +4,15 @@
 //! connection is used only on the thread that reads it:
 //!
 //! ```no_run
-//! use apus::sql::{Db, sqlx};
-//! use apus::{App, Path, State, StatusCode};
+//! use apus_database::{Db, sqlx};
+//! use apus_handler::{HandlerService, Query, Result, State};
 //!
-//! async fn name(State(db): State<Db>, Path(id): Path<i64>) -> apus::Result<Option<String>> {
+//! #[derive(serde::Deserialize)]
+//! struct User {
+//!     id: i64,
+//! }
+//!
+//! async fn name(State(db): State<Db>, Query(User { id }): Query<User>) -> Result<Option<String>> {
 //!     Ok(sqlx::query_scalar(db.sql("SELECT name FROM users WHERE id = ?"))
 //!         .bind(id)
 //!         .fetch_optional(&db)
@@ -17,10 +22,13 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let db: Db = Db::open("sqlite:shop.db")?;
 //!     db.migrate("migrations")?;
-//!     App::new().state(db).get("/users/{id}", name).serve("127.0.0.1:8080")?;
+//!     let service = HandlerService::new(name).state(db);
+//!     # let _ = service;
 //!     Ok(())
 //! }
 //! ```
+//!
+//! The package `apus` exports this crate as `apus::sql`, and its `App` has a `Db` as state.
 //!
 //! Statements run on `&Db`, by the functions of sqlx; on a [`Tx`], which the layer [`Transactions`] gives each request;
 //! or by a [`Model`], a struct that is a row of a table.
@@ -68,7 +76,8 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/sql`, each of them on SQLite, PostgreSQL and MariaDB. Sessions in a database are in
+//! `tests/it`, most of them on SQLite, PostgreSQL and MariaDB; `servers` is about the latter two. An application with a
+//! database is in `crates/framework/web/tests/it/sql.rs`. Sessions in a database are in
 //! `crates/framework/web/src/session/sql.rs`.
 
 #![forbid(unsafe_code)]

@@ -17,3 +17,21 @@ pub(crate) fn rewritten(text: &'static str, write: impl FnOnce() -> String) -> A
             .clone()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_rewritten_once() {
+        let mut count = 0;
+        for _ in 0..3 {
+            let text = rewritten("a = ?", || {
+                count += 1;
+                "a = $1".to_owned()
+            });
+            assert_eq!(&*text, "a = $1");
+        }
+        assert_eq!(count, 1);
+    }
+}

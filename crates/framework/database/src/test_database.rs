@@ -16,12 +16,14 @@ use crate::migrations::Migrations;
 /// another. Dropping it removes the database.
 ///
 /// ```no_run
-/// use apus::App;
-/// use apus::sql::TestDatabase;
-/// use apus::testing::TestClient;
+/// use apus_database::{TestDatabase, sqlx};
 ///
+/// # async fn test() -> sqlx::Result<()> {
 /// let database = TestDatabase::new("sqlite:", "migrations");
-/// let client = TestClient::new(App::new().state(database.db()));
+/// let users: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users").fetch_one(&database.db()).await?;
+/// assert_eq!(users, 0);
+/// # Ok(())
+/// # }
 /// ```
 pub struct TestDatabase {
     db: Db,

@@ -140,3 +140,35 @@ impl fmt::Debug for Language {
         f.debug_tuple("Language").field(&self.tag).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_response_that_used_its_language_varies() {
+        use apus_http::Headers;
+
+        let translations = Translations::new("en", "a = A").unwrap();
+        let fields = |language: &Language, own: Option<&str>| {
+            let mut headers = Headers::new();
+            if let Some(own) = own {
+                headers.try_insert("content-language", own).unwrap();
+            }
+            language.write_headers(&mut headers);
+            let field = |name: &str| headers.get_str(name).map(str::to_owned);
+            (field("vary"), field("content-language"))
+        };
+        let language = translations.language("en");
+        assert_eq!(fields(&language, None), (None, None));
+        assert_eq!(fields(&language, Some("pl")).0, None);
+        // Also a key that no language has depends on it.
+        assert_eq!(language.text("b"), "b");
+        let vary = Some("accept-language, cookie".to_owned());
+        assert_eq!(
+            fields(&language, None),
+            (vary.clone(), Some("en".to_owned()))
+        );
+        assert_eq!(fields(&language, Some("pl")), (vary, Some("pl".to_owned())));
+    }
+}

@@ -20,23 +20,24 @@ impl Translations {
     /// function takes an extractor, or a tuple of them, such as a session:
     ///
     /// ```
-    /// use apus::i18n::{Language, Translations};
-    /// use apus::session::{MemoryStore, Session, Sessions};
-    /// use apus::testing::TestClient;
-    /// use apus::App;
+    /// use apus_handler::{HandlerService, Layered, Query};
+    /// use apus_i18n::{Language, Translations};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Choice {
+    ///     language: String,
+    /// }
     ///
     /// let translations = Translations::new("en", "hello = Hello")?.and("de", "hello = Hallo")?;
-    /// let app = App::new()
-    ///     .layer(Sessions::new(MemoryStore::new()))
-    ///     .layer(translations.chosen_by(async |session: Session| session.get("language").await.ok().flatten()))
-    ///     .post("/language", async |session: Session, tag: String| session.insert("language", tag))
-    ///     .get("/", async |language: Language| language.text("hello"));
-    ///
-    /// let client = TestClient::new(app);
-    /// client.get("/").send().assert_text("Hello");
-    /// client.post("/language").body("de").send();
-    /// client.get("/").send().assert_text("Hallo");
-    /// # Ok::<(), apus::i18n::TranslationError>(())
+    /// // `/?language=de`
+    /// let chosen = translations
+    ///     .chosen_by(async |choice: Option<Query<Choice>>| Some(choice?.0.language));
+    /// let hello = HandlerService::new(async |language: Language| language.text("hello"));
+    /// let service = Layered::new(hello).layer(chosen);
+    /// # use apus_testkit::get;
+    /// # assert_eq!(get("/").to(&service).text(), "Hello");
+    /// # assert_eq!(get("/?language=de").to(&service).text(), "Hallo");
+    /// # Ok::<(), apus_i18n::TranslationError>(())
     /// ```
     pub fn chosen_by<E, F, Chosen>(self, choose: F) -> ChosenLanguage<E, F>
     where

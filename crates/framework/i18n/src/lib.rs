@@ -1,23 +1,30 @@
 //! Texts in several languages, and the language of a request.
 //!
 //! ```
-//! use apus::i18n::{Language, Translations};
-//! use apus::testing::TestClient;
-//! use apus::App;
+//! use apus_handler::{HandlerService, Layered};
+//! use apus_i18n::{Language, Translations};
 //!
 //! let translations = Translations::new("en", "cart = { $count ->\n    [one] One bird\n   *[other] { $count } birds\n}")?
 //!     .and("de", "cart = { $count ->\n    [one] Ein Vogel\n   *[other] { $count } Vögel\n}")?;
-//! let app = App::new()
-//!     .layer(translations)
-//!     .get("/", async |language: Language| language.text_with("cart", [("count", 2.into())]));
+//! let birds = async |language: Language| language.text_with("cart", [("count", 2.into())]);
+//! let service = Layered::new(HandlerService::new(birds)).layer(translations);
 //!
-//! let client = TestClient::new(app);
-//! client.get("/").send().assert_text("2 birds").assert_header("content-language", "en");
-//! client.get("/").header("accept-language", "fr, de-AT;q=0.5").send().assert_text("2 Vögel");
-//! client.set_cookie("language", "de"); // the choice of the visitor
-//! client.get("/").header("accept-language", "en").send().assert_text("2 Vögel");
-//! # Ok::<(), apus::i18n::TranslationError>(())
+//! # use apus_testkit::get;
+//! // "2 birds", with `Content-Language: en`
+//! # let reply = get("/").to(&service);
+//! # assert_eq!((reply.text(), reply.field("content-language")), ("2 birds", Some("en")));
+//! let anyone = get("/");
+//! // "2 Vögel"
+//! let german = get("/").with("accept-language", "fr, de-AT;q=0.5");
+//! // "2 Vögel": the choice of the visitor
+//! let visitor = get("/").with("accept-language", "en").with("cookie", "language=de");
+//! # for (request, expected) in [(anyone, "2 birds"), (german, "2 Vögel"), (visitor, "2 Vögel")] {
+//! #     assert_eq!(request.to(&service).text(), expected);
+//! # }
+//! # Ok::<(), apus_i18n::TranslationError>(())
 //! ```
+//!
+//! The package `apus` exports this crate as `apus::i18n`.
 //!
 //! Texts are in the language [Fluent](https://projectfluent.org).
 //!
@@ -29,7 +36,8 @@
 //!
 //! # Tests
 //!
-//! Unit tests and the example above; pages in `crates/framework/web/tests/it/pages`.
+//! `tests/it`: languages of requests, and templates. Pages and sessions are in
+//! `crates/framework/web/tests/it/pages/languages.rs`.
 
 #![forbid(unsafe_code)]
 

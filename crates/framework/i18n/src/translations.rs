@@ -212,4 +212,28 @@ mod tests {
         assert_eq!(translations.language("de").text("login"), "Log in");
         assert_eq!(translations.language("de").text("no-such"), "no-such");
     }
+
+    #[test]
+    fn a_text_is_that_of_the_language_then_that_of_the_first_then_its_key() {
+        let translations = Translations::new("en", "both = Both\nfirst = First\n")
+            .and_then(|texts| texts.and("de", "both = Beide\nown = Eigen\n"))
+            .unwrap();
+        for (tag, key, expected) in [
+            ("de", "both", "Beide"),
+            ("de", "own", "Eigen"),
+            ("de", "first", "First"),
+            ("de", "none", "none"),
+            // The first language has no other to fall back to.
+            ("en", "own", "own"),
+            ("en", "both", "Both"),
+            // A language that there is not is the first one.
+            ("fr", "both", "Both"),
+        ] {
+            assert_eq!(
+                translations.language(tag).text(key),
+                expected,
+                "{tag} {key}"
+            );
+        }
+    }
 }

@@ -44,18 +44,14 @@ impl Jobs {
     /// The commands of this queue and of the others in its store, for a `main`:
     ///
     /// ```no_run
-    /// use apus::jobs::{JobRunner, Jobs};
-    /// use apus::sql::Db;
-    /// use apus::{App, Server};
+    /// use apus_database::{Db, DbError};
+    /// use apus_jobs::Jobs;
     ///
-    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// fn main() -> Result<(), DbError> {
     ///     let db: Db = Db::open("sqlite:shop.db")?;
     ///     let jobs = Jobs::in_database(&db);
     ///     jobs.commands().handle_arguments();
-    ///     Server::new(App::new())
-    ///         .listen("127.0.0.1:8080")?
-    ///         .jobs(JobRunner::new(&jobs))
-    ///         .run()?;
+    ///     // And the server with its runner.
     ///     Ok(())
     /// }
     /// ```

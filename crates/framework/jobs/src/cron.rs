@@ -19,11 +19,11 @@ use jiff::{Timestamp, Zoned};
 /// goes forward, a time that does not exist comes when the clock has gone forward; where it goes back, a time that comes twice is met once.
 ///
 /// ```
-/// use apus::jobs::CronExpression;
+/// use apus_jobs::CronExpression;
 ///
 /// let nightly: CronExpression = "CRON_TZ=Europe/Berlin 0 3 * * *".parse()?;
 /// assert!("61 * * * *".parse::<CronExpression>().is_err());
-/// # Ok::<(), apus::jobs::CronError>(())
+/// # Ok::<(), apus_jobs::CronError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct CronExpression {

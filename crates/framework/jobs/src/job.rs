@@ -135,4 +135,12 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_job_is_tried_at_least_once() {
+        for (attempts, expected) in [(0, 1), (1, 1), (2, 2)] {
+            let settings = JobSettings::default().attempts(attempts);
+            assert_eq!(settings.attempts, expected);
+        }
+    }
 }

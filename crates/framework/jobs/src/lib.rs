@@ -1,9 +1,8 @@
 //! Work beside requests: queues of jobs with retries, and schedules.
 //!
 //! ```
-//! use apus::jobs::{Job, JobRunner, Jobs};
-//! use apus::testing::TestClient;
-//! use apus::{App, Result, State};
+//! use apus_handler::{HandlerService, Result, State};
+//! use apus_jobs::{Job, JobRunner, Jobs};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -25,11 +24,15 @@
 //!     println!("to {}", mail.to);
 //!     Ok::<(), std::io::Error>(())
 //! });
-//! let app = App::new().state(jobs).post("/order", order);
-//! let client = TestClient::new(app);
-//! client.post("/order").send().assert_text("thank you");
-//! assert_eq!(client.run(runner.run_due()).unwrap(), 1);
+//! let service = HandlerService::new(order).state(jobs);
+//! # let worker = apus_testkit::LocalClient::of(&service);
+//! # assert_eq!(worker.send(apus_testkit::ask("POST", "/order")).text(), "thank you");
+//! # worker.run(async {
+//! assert_eq!(runner.run_due().await.unwrap(), 1);
+//! # });
 //! ```
+//!
+//! The package `apus` exports this crate as `apus::jobs`, and its `Server` runs a runner beside an application.
 //!
 //! A job runs at least once: after a crash, or if the store cannot be reached when it ends, it runs again. Make its
 //! work safe to repeat.
@@ -47,7 +50,7 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/background`: each test is of all stores.
+//! `tests/it`: most tests are of all stores. A runner of a server is in `crates/framework/web/tests/it/jobs.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -124,14 +124,14 @@ impl Jobs {
     /// The transaction is the [`Tx`](apus_database::Tx) of a request or of `Db::begin`, or one of sqlx, of any driver:
     ///
     /// ```
-    /// # use apus::jobs::{Job, JobError, Jobs, PushOptions};
-    /// # use apus::State;
-    /// # use apus::sql::{Db, Postgres, Tx, sqlx};
-    /// # use apus::sql::sqlx::Connection;
+    /// # use apus_jobs::{Job, JobError, Jobs, PushOptions};
+    /// # use apus_handler::{Result, State};
+    /// # use apus_database::{Db, Postgres, Tx, sqlx};
+    /// # use apus_database::sqlx::Connection;
     /// # #[derive(serde::Serialize, serde::Deserialize)] struct SendMail { to: String }
     /// # impl Job for SendMail { const NAME: &'static str = "send mail"; }
     /// /// A handler inside of the layer `Transactions`.
-    /// async fn order(tx: Tx, State(jobs): State<Jobs>) -> apus::Result<()> {
+    /// async fn order(tx: Tx, State(jobs): State<Jobs>) -> Result<()> {
     ///     sqlx::query("INSERT INTO orders (id) VALUES (7)").execute(&tx).await?;
     ///     let mail = SendMail { to: "ada@example.com".to_owned() };
     ///     jobs.push_in(&tx, &mail, PushOptions::new()).await?;
@@ -139,7 +139,7 @@ impl Jobs {
     /// }
     ///
     /// /// With a transaction of sqlx, and a database of one system.
-    /// async fn import(db: &Db<Postgres>, jobs: &Jobs) -> apus::Result<()> {
+    /// async fn import(db: &Db<Postgres>, jobs: &Jobs) -> Result<()> {
     ///     let mut connection = db.acquire().await?;
     ///     let mut transaction = connection.begin().await?;
     ///     let mail = SendMail { to: "ada@example.com".to_owned() };

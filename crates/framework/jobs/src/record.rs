@@ -144,4 +144,33 @@ mod tests {
         assert_eq!(digest.len(), 64);
         assert_ne!(digest, unique_digest("User 7"));
     }
+
+    #[test]
+    fn an_identity_has_32_hexadecimal_digits() {
+        for (length, is_id) in [(31, false), (32, true), (33, false)] {
+            assert_eq!(
+                JobId::parse(&"a".repeat(length)).is_some(),
+                is_id,
+                "{length}"
+            );
+        }
+        let digits = "0123456789ABCDEFabcdef0123456789";
+        let id = JobId::parse(digits).unwrap();
+        assert_eq!(id.to_string(), digits.to_ascii_lowercase());
+        assert_eq!(JobId::parse(&format!("{}g", "a".repeat(31))), None);
+    }
+
+    #[test]
+    fn times_are_milliseconds_since_1970() {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        for (time, expected) in [(0, 0), (1, 1), (1_800_000_000_123, 1_800_000_000_123)] {
+            assert_eq!(of_system(at(time)), expected);
+            assert_eq!(to_system(expected), at(time));
+        }
+        // Before 1970, and beyond what a store can keep.
+        assert_eq!(of_system(UNIX_EPOCH - Duration::from_millis(1)), 0);
+        assert_eq!(to_system(-1), UNIX_EPOCH);
+        assert_eq!(of_duration(Duration::MAX), i64::MAX);
+        assert_eq!(of_duration(Duration::from_nanos(999_999)), 0);
+    }
 }

@@ -28,20 +28,18 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Tasks that run at the times of [`CronExpression`]s: `server.schedules(schedules)` runs them beside a server.
 ///
 /// ```no_run
-/// use apus::jobs::{Jobs, Schedules};
-/// use apus::{App, Server};
+/// use apus_jobs::{CronError, Schedules};
 ///
 /// async fn clean() -> std::io::Result<()> {
 ///     std::fs::remove_dir_all("/tmp/shop")
 /// }
 ///
-/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// fn schedules() -> Result<Schedules, CronError> {
+///     let report = async || Ok::<_, std::io::Error>(());
 ///     let schedules = Schedules::new()
 ///         .add("clean", "0 3 * * *", clean)?
-///         .add("report", "CRON_TZ=Europe/Berlin 30 7 * * MON", async || Ok::<_, apus::Error>(()))?
-///         .run_missed();
-///     Server::new(App::new()).listen("127.0.0.1:8080")?.schedules(schedules).run()?;
-///     Ok(())
+///         .add("report", "CRON_TZ=Europe/Berlin 30 7 * * MON", report)?;
+///     Ok(schedules.run_missed())
 /// }
 /// ```
 ///

@@ -3,7 +3,9 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, LitStr, Type, parse2};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Field, Fields, LitStr, Path, Type, parse_quote, parse2,
+};
 
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let expanded = parse2(input).and_then(|input: DeriveInput| implementation(&input));
@@ -32,7 +34,7 @@ fn implementation(input: &DeriveInput) -> Result<TokenStream, Error> {
         let message = "a model has no parameters: a table has columns of one type each";
         return Err(Error::new_spanned(&input.generics, message));
     }
-    let table = table_of(input)?;
+    let settings = ModelSettings::read(input)?;
     let mut fields = Vec::new();
     for field in &named.named {
         fields.push(ModelField::read(field)?);
@@ -41,7 +43,7 @@ fn implementation(input: &DeriveInput) -> Result<TokenStream, Error> {
     let Some(key) = fields.get(key) else {
         return Err(Error::new_spanned(&input.ident, wrong));
     };
-    Ok(generate(input, &table, &fields, key))
+    Ok(generate(input, &settings, &fields, key))
 }
 
 impl<'a> ModelField<'a> {
@@ -94,22 +96,37 @@ fn model_attributes(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute
     attributes.iter().filter(is_ours)
 }
 
-/// The name of the table: that of the attribute, or the plural of the type.
-fn table_of(input: &DeriveInput) -> Result<LitStr, Error> {
-    let mut table = None;
-    for attribute in model_attributes(&input.attrs) {
-        attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("table") {
-                table = Some(sql_name(meta.value()?.parse()?)?);
-                return Ok(());
-            }
-            Err(meta.error("a model takes `table = \"..\"`"))
-        })?;
+/// The attributes of the struct.
+struct ModelSettings {
+    /// The name of the table: that of the attribute, or the plural of the type.
+    table: LitStr,
+    /// The path of the crate that has `Model`.
+    library: Path,
+}
+
+impl ModelSettings {
+    fn read(input: &DeriveInput) -> Result<Self, Error> {
+        let (mut table, mut library) = (None, None);
+        for attribute in model_attributes(&input.attrs) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("table") {
+                    table = Some(sql_name(meta.value()?.parse()?)?);
+                } else if meta.path.is_ident("crate") {
+                    library = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+                } else {
+                    return Err(meta.error("a model takes `table = \"..\"` and `crate = \"..\"`"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(Self {
+            table: table.unwrap_or_else(|| {
+                let name = plural(&snake_case(&input.ident.to_string()));
+                LitStr::new(&name, input.ident.span())
+            }),
+            library: library.unwrap_or_else(|| parse_quote!(::apus::sql)),
+        })
     }
-    Ok(table.unwrap_or_else(|| {
-        let name = plural(&snake_case(&input.ident.to_string()));
-        LitStr::new(&name, input.ident.span())
-    }))
 }
 
 /// A name that is written into statements as it is.
@@ -169,10 +186,11 @@ fn is_integer(kind: &Type) -> bool {
 
 fn generate(
     input: &DeriveInput,
-    table: &LitStr,
+    settings: &ModelSettings,
     fields: &[ModelField<'_>],
     key: &ModelField<'_>,
 ) -> TokenStream {
+    let ModelSettings { table, library } = settings;
     let model = &input.ident;
     let visibility = &input.vis;
     let columns: Vec<_> = fields
@@ -187,11 +205,11 @@ fn generate(
         let doc = format!("The column `{}`.", column.value());
         quote! {
             #[doc = #doc]
-            #visibility const #constant: ::apus::sql::Column<Self, #kind> = {
+            #visibility const #constant: #library::Column<Self, #kind> = {
                 fn get(row: &#model) -> &#kind {
                     &row.#name
                 }
-                ::apus::sql::Column::new(#column, get)
+                #library::Column::new(#column, get)
             };
         }
     });
@@ -199,7 +217,7 @@ fn generate(
         let (name, kind) = (field.name, field.kind);
         match &field.column {
             Some(column) => quote! {
-                #name: <#kind as ::apus::sql::ColumnValue>::read(row, #column)?
+                #name: <#kind as #library::ColumnValue>::read(row, #column)?
             },
             None => quote!(#name: <#kind as ::core::default::Default>::default()),
         }
@@ -207,7 +225,7 @@ fn generate(
     let names = columns.iter().map(|(_, column)| column);
     let values = columns.iter().map(|(field, _)| {
         let (name, kind) = (field.name, field.kind);
-        quote!(<#kind as ::apus::sql::ColumnValue>::to_value(&self.#name))
+        quote!(<#kind as #library::ColumnValue>::to_value(&self.#name))
     });
     let (key_name, key_type, key_column) = (key.name, key.kind, &key.column);
     let is_assigned = key.is_assigned;
@@ -217,15 +235,15 @@ fn generate(
             #(#constants)*
         }
 
-        impl<'r> ::apus::sql::sqlx::FromRow<'r, ::apus::sql::sqlx::any::AnyRow> for #model {
+        impl<'r> #library::sqlx::FromRow<'r, #library::sqlx::any::AnyRow> for #model {
             fn from_row(
-                row: &'r ::apus::sql::sqlx::any::AnyRow,
-            ) -> ::core::result::Result<Self, ::apus::sql::sqlx::Error> {
+                row: &'r #library::sqlx::any::AnyRow,
+            ) -> ::core::result::Result<Self, #library::sqlx::Error> {
                 ::core::result::Result::Ok(Self { #(#read),* })
             }
         }
 
-        impl ::apus::sql::Model for #model {
+        impl #library::Model for #model {
             type Key = #key_type;
             const TABLE: &'static str = #table;
             const COLUMNS: &'static [&'static str] = &[#(#names),*];
@@ -240,7 +258,7 @@ fn generate(
                 self.#key_name = key;
             }
 
-            fn values(&self) -> ::std::vec::Vec<::apus::sql::SqlValue> {
+            fn values(&self) -> ::std::vec::Vec<#library::SqlValue> {
                 ::std::vec![#(#values),*]
             }
         }

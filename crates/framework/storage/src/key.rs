@@ -142,4 +142,35 @@ mod tests {
         assert!(StorageKey::random("..", "png").is_err());
         assert!(StorageKey::random("", "p/../../x").is_err());
     }
+
+    #[test]
+    fn a_key_has_at_most_800_bytes_and_a_segment_200() {
+        for (length, is_valid) in [(199, true), (200, true), (201, false)] {
+            let text = format!("a/{}/b", "x".repeat(length));
+            assert_eq!(text.parse::<StorageKey>().is_ok(), is_valid, "{length}");
+        }
+        // A letter of two bytes counts as two.
+        assert!("ü".repeat(100).parse::<StorageKey>().is_ok());
+        assert!("ü".repeat(101).parse::<StorageKey>().is_err());
+        for (length, is_valid) in [(799, true), (800, true), (801, false)] {
+            let mut text = "x/".repeat(length / 2 - 1);
+            text.push_str(&"y".repeat(length - text.len()));
+            assert_eq!(text.len(), length);
+            assert_eq!(text.parse::<StorageKey>().is_ok(), is_valid, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_folders_a_name_and_a_media_type() {
+        for (text, folders, name, media_type) in [
+            ("a.txt", &[][..], "a.txt", "text/plain; charset=utf-8"),
+            ("a/b.PNG", &["a"], "b.PNG", "image/png"),
+            ("a.d/b/c", &["a.d", "b"], "c", "application/octet-stream"),
+        ] {
+            let key: StorageKey = text.parse().unwrap();
+            let (found, last) = key.split();
+            assert_eq!(found.collect::<Vec<_>>(), folders);
+            assert_eq!((last, &*key.media_type()), (name, media_type));
+        }
+    }
 }

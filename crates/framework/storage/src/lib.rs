@@ -1,9 +1,9 @@
 //! Files of an application, in a folder or in an object store that is compatible with S3.
 //!
 //! ```
-//! use apus::storage::{Storage, StorageKey, StoredObject};
-//! use apus::testing::TestClient;
-//! use apus::{App, OrNotFound, Path, Request, Result, State};
+//! use apus_handler::{OrNotFound, Path, Result, State};
+//! use apus_http::Request;
+//! use apus_storage::{Storage, StoredObject};
 //!
 //! async fn put(State(files): State<Storage>, Path(key): Path<String>, mut request: Request) -> Result<()> {
 //!     files.put(&key.parse()?, request.take_body()).await?;
@@ -14,21 +14,20 @@
 //!     files.get(&key.parse()?).await?.or_404()
 //! }
 //!
-//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # apus_testkit::block_on(async {
 //! # let folder = std::env::temp_dir().join(format!("storage-doc-{}", std::process::id()));
-//! let app = App::new()
-//!     .state(Storage::folder(&folder)?)
-//!     .put("/files/{*key}", put)
-//!     .get("/files/{*key}", get);
-//! let client = TestClient::new(app);
-//! client.put("/files/notes/1.txt").body("a note").send().assert_status(204);
-//! client.get("/files/notes/1.txt").send().assert_text("a note");
-//! client.get("/files/none").send().assert_status(404);
-//! client.put("/files/.htaccess").body("no").send().assert_status(400);
+//! let files = Storage::folder(&folder)?;
+//! let note = "notes/1.txt".parse()?;
+//! files.put(&note, "a note").await?;
+//! assert_eq!(files.info(&note).await?.map(|note| note.bytes), Some(6));
+//! assert!(files.get(&"none".parse()?).await?.is_none());
+//! assert!(".htaccess".parse::<apus_storage::StorageKey>().is_err());
 //! # std::fs::remove_dir_all(&folder)?;
-//! # Ok(())
-//! # }
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # }).unwrap();
 //! ```
+//!
+//! The package `apus` exports this crate as `apus::storage`.
 //!
 //! The media type of an object is that of the extension of its key.
 //!
@@ -39,7 +38,7 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/storage.rs`, in a folder and against s3rver.
+//! `tests/it`: `objects` in a folder and against s3rver, `folder`, `object_store` and `busy_store`.
 
 #![forbid(unsafe_code)]
 

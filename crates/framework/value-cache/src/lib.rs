@@ -3,9 +3,8 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use apus::cache::ValueCache;
-//! use apus::testing::TestClient;
-//! use apus::{App, Result, State};
+//! use apus_handler::{HandlerService, Result, State};
+//! use apus_value_cache::ValueCache;
 //!
 //! async fn report(State(cache): State<ValueCache>) -> Result<String> {
 //!     cache
@@ -16,11 +15,11 @@
 //!         .await
 //! }
 //!
-//! let app = App::new()
-//!     .state(ValueCache::in_memory(16 * 1024 * 1024))
-//!     .get("/report", report);
-//! TestClient::new(app).get("/report").send().assert_text("the report");
+//! let service = HandlerService::new(report).state(ValueCache::in_memory(16 * 1024 * 1024));
+//! # assert_eq!(apus_testkit::get("/report").to(&service).text(), "the report");
 //! ```
+//!
+//! The package `apus` exports this crate as `apus::cache`.
 //!
 //! Values are kept as JSON. A store that fails costs time, never a response: values are computed as if they
 //! were not stored.
@@ -32,7 +31,7 @@
 //!
 //! # Tests
 //!
-//! `crates/framework/web/tests/it/values.rs`.
+//! `tests/it`, in memory and in Redis.
 
 #![forbid(unsafe_code)]
 

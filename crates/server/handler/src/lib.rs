@@ -43,6 +43,7 @@ pub mod error;
 pub mod error_page;
 pub mod extract;
 pub mod function;
+mod handler_service;
 mod http_error;
 mod into_response_future;
 mod layered;
@@ -69,6 +70,7 @@ pub use error::{Error, ErrorFormat, OrNotFound};
 pub use error_page::error_page;
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
 pub use function::{Handler, HandlerExt, LayeredHandler, LayeredMarker};
+pub use handler_service::HandlerService;
 pub use http_error::{HttpError, HttpErrorType};
 pub use into_response_future::{
     FutureMarker, IntoResponseFuture, ResponseMarker, ServiceResponseMarker,

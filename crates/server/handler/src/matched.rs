@@ -9,6 +9,9 @@ use apus_http::Request;
 use crate::rendering::{ErrorRules, Rendering};
 use crate::state::States;
 
+/// How many bytes of a body an extractor keeps in memory if nothing else is set.
+pub const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
+
 /// The settings and the state of a group.
 #[derive(Debug, Default)]
 pub struct RouteScope {

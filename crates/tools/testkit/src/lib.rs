@@ -7,16 +7,18 @@
 //! `bodies`, `h2`, `quic`, `scripted`: messages without sockets, frames, packets, and a server that does what a test
 //! says. `local_client` calls a service on a runtime like that of a worker, and `socket_client` sends the bytes of a test.
 //! `log` collects what a test logs. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL,
-//! MariaDB and Redis. `wait`: tests wait for conditions, never for a time.
+//! MariaDB and Redis, `empty_database` is a new database for a test, and `object_store` starts s3rver. `wait`: tests wait for conditions, never for a time.
 
 #![forbid(unsafe_code)]
 
 mod bodies;
 mod certificates;
 mod database;
+mod empty_database;
 pub mod h2;
 mod local_client;
 mod log;
+mod object_store;
 mod ports;
 mod process;
 mod properties;
@@ -39,10 +41,12 @@ use apus_http::{
 pub use bodies::{body_bytes, collect, frames, ready_frames};
 pub use certificates::{CertificateAuthority, IssuedCertificate};
 pub use database::{DatabaseKind, DatabaseServer};
+pub use empty_database::EmptyDatabase;
 pub use local_client::LocalClient;
 pub use log::{LogBuffer, logged};
+pub use object_store::ObjectStore;
 pub use ports::free_port;
-pub use process::{ReadyProcess, process_folder};
+pub use process::{ReadyProcess, may_start_servers, process_folder};
 pub use properties::cases;
 pub use socket_client::{SocketClient, SocketReply, request_text};
 pub use udp_relay::UdpRelay;

@@ -12,8 +12,10 @@ impl ReadyProcess {
     /// Starts it, and waits until it is ready.
     ///
     /// # Panics
-    /// It ends before. The message has its standard error.
+    /// It ends before, or the tests [may not start servers](may_start_servers). The message has its standard error.
     pub fn start(command: &mut Command) -> Self {
+        let why = "a test that starts a server is in a module that `.ci/test-fast` skips";
+        assert!(may_start_servers(), "{why}: {command:?}");
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -42,6 +44,12 @@ impl Drop for ReadyProcess {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Whether the tests may start other programs, as databases. `make test-fast` sets `APUS_TEST_WITHOUT_SERVERS`: a test that runs on
+/// each store then runs on those that need none.
+pub fn may_start_servers() -> bool {
+    std::env::var_os("APUS_TEST_WITHOUT_SERVERS").is_none()
 }
 
 /// A new folder for a process that removes it when it ends.

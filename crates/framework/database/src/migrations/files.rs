@@ -323,4 +323,109 @@ mod tests {
             assert_eq!(quoted_offset(text, told), None, "{told}");
         }
     }
+
+    fn read(names: &[&str]) -> Result<MigrationFiles, String> {
+        let file = |name: &&str| SqlFile {
+            path: format!("migrations/{name}"),
+            text: String::new(),
+        };
+        MigrationFiles::of(names.iter().map(file).collect())
+    }
+
+    #[test]
+    fn the_number_of_a_migration_is_from_1_to_the_largest_of_the_table() {
+        for (name, number) in [
+            ("0_a.sql", None),
+            ("1_a.sql", Some(1)),
+            ("0002_a.sql", Some(2)),
+            ("9223372036854775807_a.sql", Some(i64::MAX)),
+            ("9223372036854775808_a.sql", None),
+            ("-1_a.sql", None),
+            ("+1_a.sql", None),
+            (" 1_a.sql", None),
+            ("_a.sql", None),
+            ("1.sql", None),
+        ] {
+            let read = read(&[name]);
+            let found = read
+                .ok()
+                .and_then(|files| Some(files.iter().next()?.number));
+            assert_eq!(found, number, "{name}");
+        }
+    }
+
+    #[test]
+    fn migrations_have_descriptions_and_what_undoes_them() {
+        let files = [
+            "0010_add_names.up.sql",
+            "0010_add_names.down.sql",
+            "0009_users.sql",
+        ];
+        let found = read(&files).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.number, one.description(), one.down.is_some()))
+            .collect();
+        let expected = [
+            (9, "users".to_owned(), false),
+            (10, "add names".to_owned(), true),
+        ];
+        assert_eq!(found, expected);
+        let alone = read(&["0001_a.down.sql"]).unwrap_err();
+        assert!(alone.contains("undoes a migration that does not exist"));
+        let twice = read(&["1_a.up.sql", "01_b.sql"]).unwrap_err();
+        assert!(twice.contains("have the same number, 1"), "{twice}");
+        let twice = read(&["1_a.sql", "1_a.down.sql", "1_b.down.sql"]).unwrap_err();
+        assert!(twice.contains("have the same number, 1"), "{twice}");
+    }
+
+    #[test]
+    fn statements_of_postgresql_have_dollar_quotes_and_no_backticks() {
+        let text = "CREATE FUNCTION f() RETURNS int AS $$ BEGIN; END; $$ LANGUAGE sql;\n\
+                    SELECT '`;';\nSELECT E'it\\'s;', $tag$;$$;$tag$";
+        let found = statements(text, System::Postgres);
+        let lines: Vec<usize> = found.iter().map(|(at, _)| line_of(text, *at)).collect();
+        assert_eq!(lines, [1, 2, 3]);
+        assert!(found[2].1.ends_with("$tag$"));
+    }
+
+    #[test]
+    fn statements_may_have_no_semicolon_at_the_end_or_several() {
+        for (text, count) in [
+            ("", 0),
+            (";;", 0),
+            ("SELECT 1", 1),
+            ("SELECT 1;", 1),
+            ("SELECT 1;;", 1),
+            ("SELECT 1; SELECT 2", 2),
+            ("SELECT '", 1),
+            ("SELECT 1 -- ;", 1),
+        ] {
+            assert_eq!(statements(text, System::Sqlite).len(), count, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_statement_that_begins_or_ends_a_transaction_is_found_by_its_first_word() {
+        for (text, expected) in [
+            ("COMMIT;", true),
+            ("begin", true),
+            ("Start transaction", true),
+            ("SELECT 1; ROLLBACK TO a", true),
+            ("SELECT 'commit'", false),
+            ("COMMITTED", false),
+            ("INSERT INTO commits VALUES (1)", false),
+        ] {
+            let found = ends_transactions(&statements(text, System::Postgres));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_an_offset_counts_from_1() {
+        let text = "a\nb\n";
+        for (offset, line) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
+            assert_eq!(line_of(text, offset), line, "{offset}");
+        }
+    }
 }

@@ -25,9 +25,10 @@ use crate::execute::DbExecutor;
 /// A row of a table, which `#[derive(Model)]` makes of a struct.
 ///
 /// ```
-/// use apus::sql::{Db, Model, Related, sqlx};
+/// use apus_database::{Db, Model, Related, sqlx};
 ///
 /// #[derive(Clone, Debug, Model)]
+/// # #[model(crate = "apus_database")]
 /// struct User {
 ///     id: i64,
 ///     name: String,
@@ -36,6 +37,7 @@ use crate::execute::DbExecutor;
 ///
 /// #[derive(Clone, Debug, Model)]
 /// #[model(table = "articles")]
+/// # #[model(crate = "apus_database")]
 /// struct Post {
 ///     id: i64,
 ///     user_id: i64,
@@ -62,6 +64,8 @@ use crate::execute::DbExecutor;
 /// `#[model(table = "..")]`. Each field is a column of its name, or of `#[model(column = "..")]`, unless `#[model(skip)]`
 /// leaves it out, and has a constant such as `User::NAME`. The key is the field `id`, or that with `#[model(key)]`. If it is
 /// an integer, the database makes it when a row is inserted, unless the field has `#[model(assigned)]`.
+///
+/// A program without the package `apus` names this crate: `#[model(crate = "apus_database")]`.
 ///
 /// `#[derive(Model)]` implements `sqlx::FromRow`, too, so `sqlx::query_as` reads models by statements of your own.
 #[diagnostic::on_unimplemented(

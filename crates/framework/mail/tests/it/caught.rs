@@ -1,8 +1,9 @@
 //! Mails that are caught, and the page that shows them.
 
-use apus::testing::TestClient;
-use apus::{App, State};
+use apus_handler::{HandlerService, State};
+use apus_http::MountPrefix;
 use apus_mail::{Mail, MailError, Mailer};
+use apus_testkit::{LocalClient, Reply, RequestBuilder, ask, get};
 
 const FROM: &str = "Shop <shop@example.com>";
 
@@ -13,15 +14,27 @@ fn mail() -> Mail {
         .attach("invoice.txt", "text/plain", "19.99")
 }
 
-fn client(mailer: &Mailer) -> TestClient {
-    TestClient::new(App::new().mount("/mails", mailer.page().unwrap()))
+/// A worker with the page of mails.
+fn worker(mailer: &Mailer) -> LocalClient {
+    LocalClient::of(&mailer.page().unwrap())
+}
+
+/// A request of this machine below `/mails`, where an application mounts the page.
+fn mounted(request: RequestBuilder) -> RequestBuilder {
+    let request = request.with("host", "localhost");
+    request.extension(MountPrefix("/mails".into()))
+}
+
+fn assert_contains(reply: &Reply, part: &str) {
+    assert_eq!(reply.status, 200);
+    assert!(reply.text().contains(part), "{part}: {}", reply.text());
 }
 
 #[test]
 fn a_caught_mail_can_be_read_in_a_test() {
     let mailer = Mailer::open("memory:", FROM).unwrap();
-    let client = client(&mailer);
-    client.run(mailer.clone().send(mail())).unwrap();
+    let worker = worker(&mailer);
+    worker.run(mailer.clone().send(mail())).unwrap();
     let mails = mailer.mails();
     let [mail] = &*mails else { panic!("{mails:?}") };
     assert_eq!(mail.from, FROM);
@@ -39,41 +52,34 @@ fn a_caught_mail_can_be_read_in_a_test() {
 #[test]
 fn the_page_shows_mails_and_runs_no_script_of_them() {
     let mailer = Mailer::open("memory:", FROM).unwrap();
-    let client = client(&mailer);
-    client
-        .get("/mails/")
-        .send()
-        .assert_ok()
-        .assert_contains("No mail was sent yet.");
-    client.run(mailer.clone().send(mail())).unwrap();
-    client
-        .get("/mails/")
-        .send()
-        .assert_ok()
-        .assert_contains("<a href=\"/mails/1\">Your &lt;order&gt;</a>");
-    let mut page = client.get("/mails/1").send();
-    page.assert_ok()
-        .assert_contains("Ada &lt;ada@example.com&gt;")
-        .assert_contains("<a href=\"https://shop.example/orders/7?a=1&amp;b=2\">")
-        .assert_contains("src=\"/mails/1/html\"");
-    assert!(!page.text().contains("<script>"));
-    let html = client.get("/mails/1/html").send();
-    let policy = html.header("content-security-policy").unwrap();
+    let worker = worker(&mailer);
+    let page = |path: &str| worker.send(mounted(get(path)));
+    assert_contains(&page("/"), "No mail was sent yet.");
+    worker.run(mailer.clone().send(mail())).unwrap();
+    let link = "<a href=\"/mails/1\">Your &lt;order&gt;</a>";
+    assert_contains(&page("/"), link);
+    let shown = page("/1");
+    for part in [
+        "Ada &lt;ada@example.com&gt;",
+        "<a href=\"https://shop.example/orders/7?a=1&amp;b=2\">",
+        "src=\"/mails/1/html\"",
+    ] {
+        assert_contains(&shown, part);
+    }
+    assert!(!shown.text().contains("<script>"));
+    let html = page("/1/html");
+    let policy = html.field("content-security-policy").unwrap();
     assert!(
         policy.starts_with("sandbox allow-popups; default-src 'none'"),
         "{policy}"
     );
-    client
-        .get("/mails/1/attachments/0")
-        .send()
-        .assert_ok()
-        .assert_header("content-type", "application/octet-stream")
-        .assert_text("19.99");
-    client
-        .get("/mails/1/source")
-        .send()
-        .assert_ok()
-        .assert_contains("multipart/mixed");
+    let attachment = page("/1/attachments/0");
+    assert_eq!((attachment.status, attachment.text()), (200, "19.99"));
+    assert_eq!(
+        attachment.field("content-type"),
+        Some("application/octet-stream")
+    );
+    assert_contains(&page("/1/source"), "multipart/mixed");
     for path in [
         "2",
         "x",
@@ -82,12 +88,9 @@ fn the_page_shows_mails_and_runs_no_script_of_them() {
         "1/attachments/1",
         "1/none",
     ] {
-        client
-            .get(&format!("/mails/{path}"))
-            .send()
-            .assert_status(404);
+        assert_eq!(page(&format!("/{path}")).status, 404, "{path}");
     }
-    client.post("/mails/").send().assert_status(405);
+    assert_eq!(worker.send(mounted(ask("POST", "/"))).status, 405);
 }
 
 #[test]
@@ -95,8 +98,8 @@ fn mails_are_written_to_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let mails = folder.path().join("mails");
     let mailer = Mailer::open(&format!("folder:{}", mails.display()), FROM).unwrap();
-    let client = client(&mailer);
-    client.run(mailer.clone().send(mail())).unwrap();
+    let worker = worker(&mailer);
+    worker.run(mailer.clone().send(mail())).unwrap();
     let files: Vec<_> = std::fs::read_dir(&mails).unwrap().collect();
     let [Ok(file)] = &*files else {
         panic!("{files:?}")
@@ -109,7 +112,7 @@ fn mails_are_written_to_a_folder() {
     );
     // A folder that cannot be made.
     let mailer = Mailer::open("folder:/proc/none", FROM).unwrap();
-    let error = client.run(mailer.send(mail())).unwrap_err();
+    let error = worker.run(mailer.send(mail())).unwrap_err();
     assert!(matches!(error, MailError::Folder { .. }), "{error}");
     assert!(error.to_string().contains("/proc/none/"), "{error}");
 }
@@ -117,8 +120,8 @@ fn mails_are_written_to_a_folder() {
 #[test]
 fn only_the_last_mails_are_kept() {
     let mailer = Mailer::open("memory:", FROM).unwrap();
-    let client = client(&mailer);
-    client.run(async {
+    let worker = worker(&mailer);
+    worker.run(async {
         for number in 1..=205 {
             mailer
                 .send(Mail::new("a@b.c", number.to_string()).text("x"))
@@ -139,10 +142,9 @@ fn a_mail_that_is_sent_later_does_not_hold_up_the_response() {
         mailer.send_later(Mail::new("a@b.c", "later").text("x"));
         mailer.mails().len().to_string()
     };
-    let app = App::new().state(mailer.clone()).post("/", send);
-    let client = TestClient::new(app);
-    client.post("/").send().assert_text("0");
-    client.run(async {
+    let worker = LocalClient::of(&HandlerService::new(send).state(mailer.clone()));
+    assert_eq!(worker.send(ask("POST", "/")).text(), "0");
+    worker.run(async {
         while mailer.mails().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -167,16 +169,10 @@ fn a_sender_that_is_no_mailbox_is_an_error_at_the_start() {
 fn mails_are_not_shown_under_names_of_other_sites() {
     let mailer = Mailer::open("memory:", FROM).unwrap();
     let page = mailer.page().unwrap().host("shop.test");
-    let client = TestClient::new(App::new().mount("/mails", page));
-    client.run(mailer.clone().send(mail())).unwrap();
-    let paths = [
-        "/mails/",
-        "/mails/1",
-        "/mails/1/html",
-        "/mails/1/source",
-        "/mails/1/attachments/0",
-    ];
-    let status = |path: &str, host: &str| client.get(path).header("host", host).send().status();
+    let worker = LocalClient::of(&page);
+    worker.run(mailer.clone().send(mail())).unwrap();
+    let paths = ["/", "/1", "/1/html", "/1/source", "/1/attachments/0"];
+    let status = |path: &str, host: &str| worker.send(mounted(get(path)).with("host", host)).status;
     for path in paths {
         for host in [
             "localhost",

@@ -4,9 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
-use apus::App;
-use apus::testing::TestClient;
 use apus_mail::{Mail, MailError, Mailer};
+use apus_testkit::block_on;
 
 /// A server that accepts one connection, and has these replies to RCPT and to the end of the mail. Returns what the
 /// client sent.
@@ -52,10 +51,6 @@ fn serve_session(mut stream: TcpStream, extensions: &str, recipient: &str) -> St
     }
 }
 
-fn client() -> TestClient {
-    TestClient::new(App::new())
-}
-
 fn mail() -> Mail {
     Mail::new("ada@example.com", "Hello").text(".\r\nA line with a dot.")
 }
@@ -64,7 +59,7 @@ fn mail() -> Mail {
 fn a_mail_reaches_the_server() {
     let (address, server) = serve("250-test\r\n250 8BITMIME", "250 ok");
     let mailer = Mailer::open(&format!("smtp://{address}"), "shop@example.com").unwrap();
-    client().run(mailer.send(mail())).unwrap();
+    block_on(mailer.send(mail())).unwrap();
     drop(mailer);
     let received = server.join().unwrap();
     for expected in [
@@ -84,7 +79,7 @@ fn a_reader_whom_the_server_rejects_is_told() {
     for (reply, is_transient) in [("550 nobody of this name", false), ("451 try again", true)] {
         let (address, server) = serve("250 test", reply);
         let mailer = Mailer::open(&format!("smtp://{address}"), "shop@example.com").unwrap();
-        let error = client().run(mailer.send(mail())).unwrap_err();
+        let error = block_on(mailer.send(mail())).unwrap_err();
         assert_eq!(error.is_transient(), is_transient, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
         assert!(error.to_string().contains(&reply[4..]), "{error}");
@@ -98,7 +93,7 @@ fn a_server_that_is_down_is_told_with_its_address() {
     let address = "127.0.0.1:1";
     let server = format!("smtp://user:hunter2@{address}");
     let mailer = Mailer::open(&server, "shop@example.com").unwrap();
-    let error = client().run(mailer.send(mail())).unwrap_err();
+    let error = block_on(mailer.send(mail())).unwrap_err();
     assert!(
         matches!(error, MailError::Delivery { .. }) && error.is_transient(),
         "{error:?}"
@@ -120,7 +115,7 @@ fn a_mail_that_is_sent_later_is_sent_again_if_the_server_is_busy() {
         serve_session(stream, "250 test", "250 ok")
     });
     let mailer = Mailer::open(&format!("smtp://{address}"), "shop@example.com").unwrap();
-    client().run(async {
+    block_on(async {
         mailer.send_later(mail());
         drop(mailer);
         while !server.is_finished() {
@@ -137,7 +132,7 @@ fn a_password_is_not_sent_without_tls_where_it_is_required() {
     let (address, server) = serve("250-test\r\n250 AUTH PLAIN LOGIN", "250 ok");
     let server_address = format!("smtp://user:hunter2@{address}?tls=required");
     let mailer = Mailer::open(&server_address, "shop@example.com").unwrap();
-    client().run(mailer.send(mail())).unwrap_err();
+    block_on(mailer.send(mail())).unwrap_err();
     drop(mailer);
     let received = server.join().unwrap();
     assert!(!received.contains("AUTH"), "{received}");
@@ -148,7 +143,7 @@ fn a_password_is_not_sent_without_tls_where_it_is_required() {
 fn a_server_without_tls_gets_nothing_over_smtps() {
     let (address, server) = serve("250 test", "250 ok");
     let mailer = Mailer::open(&format!("smtps://{address}"), "shop@example.com").unwrap();
-    let error = client().run(mailer.send(mail())).unwrap_err();
+    let error = block_on(mailer.send(mail())).unwrap_err();
     assert!(error.to_string().contains("smtps://127.0.0.1"), "{error}");
     drop(mailer);
     let received = server.join().unwrap_or_default();

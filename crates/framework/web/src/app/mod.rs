@@ -29,9 +29,6 @@ use outermost::OutermostService;
 use route_table::RouteTable;
 use service::AppService;
 
-/// The default of [`App::body_limit`], in bytes.
-const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
-
 /// An application: routes, groups of them, middleware, and services mounted under a path.
 ///
 /// An application searches the routes first, then the mounts by the longest path, then the fallbacks.

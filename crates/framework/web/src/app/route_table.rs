@@ -9,10 +9,11 @@ use std::sync::Arc;
 use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
-use super::{App, AppItemKind, DEFAULT_BODY_LIMIT, Declaration, StateSource};
+use super::{App, AppItemKind, Declaration, StateSource};
 use crate::router::{Endpoint, RouteError, RouteErrorKind, RoutePattern, Router};
 use apus_handler::RouteCheck;
 use apus_handler::function::AnyHandler;
+use apus_handler::matched::DEFAULT_BODY_LIMIT;
 use apus_handler::middleware::AnyMiddleware;
 use apus_handler::rendering::ErrorRules;
 use apus_http::path;

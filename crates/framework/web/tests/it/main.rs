@@ -1,13 +1,9 @@
 //! Tests of the framework and of the services that an application mounts.
 
 #[cfg(test)]
-mod account;
-#[cfg(test)]
 mod app;
 #[cfg(test)]
 mod auth;
-#[cfg(test)]
-mod background;
 #[cfg(test)]
 mod building_blocks;
 #[cfg(test)]
@@ -16,6 +12,8 @@ mod extract;
 mod guide;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod jobs;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
@@ -29,10 +27,6 @@ mod sql;
 #[cfg(test)]
 mod sse;
 #[cfg(test)]
-mod storage;
-#[cfg(test)]
 mod time;
-#[cfg(test)]
-mod values;
 #[cfg(test)]
 mod websocket;

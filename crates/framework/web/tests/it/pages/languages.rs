@@ -15,8 +15,6 @@ cart = { $count ->
     [one] one bird
    *[other] { $count } birds
 }
-price = { NUMBER($value, minimumFractionDigits: 2) }
-only-english = English
 ";
 
 const POLISH: &str = "hello = Cześć, { $name }!
@@ -82,17 +80,6 @@ fn app() -> App {
         .state(Templates::embedded(templates).load().unwrap())
         .get("/page/{count}", page)
         .get("/mail", mail)
-        .get("/plain", || "plain")
-        .get("/tag", async |language: Language| language.tag().to_owned())
-        .get("/price", async |language: Language| {
-            language.text_with("price", [("value", 2.5.into())])
-        })
-        .get("/only", async |language: Language| {
-            language.text("only-english")
-        })
-        .get("/none", async |language: Language| {
-            language.text("no-such-key")
-        })
         .post("/json", async |Valid(Json(new)): Valid<Json<SignUp>>| {
             format!("{} {} {}", new.name, new.email, new.age)
         })
@@ -129,46 +116,6 @@ fn each_request_has_its_language_on_every_worker() {
         .get("/page/25")
         .send()
         .assert_text("Cześć, &lt;Ada&gt;! 25 ptaków");
-}
-
-#[test]
-fn the_cookie_of_a_visitor_is_before_the_field_of_the_browser() {
-    let client = TestClient::new(app()).header("accept-language", "en");
-    client.get("/tag").send().assert_text("en");
-    client.set_cookie("language", "pl");
-    client.get("/tag").send().assert_text("pl");
-    // A language that the application does not have, and what is no tag, do not count.
-    client.set_cookie("language", "fr");
-    client.get("/tag").send().assert_text("en");
-    client.set_cookie("language", "../../etc/passwd");
-    client.get("/tag").send().assert_text("en");
-}
-
-#[test]
-fn responses_that_need_no_language_do_not_vary() {
-    let client = TestClient::new(app());
-    client
-        .get("/plain")
-        .send()
-        .assert_no_header("vary")
-        .assert_no_header("content-language");
-}
-
-#[test]
-fn a_text_that_a_language_lacks_is_that_of_the_first() {
-    let client = TestClient::new(app()).header("accept-language", "pl");
-    client.get("/only").send().assert_text("English");
-    client.get("/none").send().assert_text("no-such-key");
-    client.get("/price").send().assert_text("2.50");
-    let missing = translations().missing();
-    assert!(
-        missing.contains(&"pl: only-english".to_owned()),
-        "{missing:?}"
-    );
-    assert!(
-        missing.contains(&"en: validation-email".to_owned()),
-        "{missing:?}"
-    );
 }
 
 #[test]

@@ -8,10 +8,9 @@ use apus::session::{
 use apus::sql::{Db, sqlx};
 use apus::testing::{TestClient, TestServer};
 use apus::{App, State};
-use apus_testkit::{DatabaseKind, DatabaseServer, block_on};
+use apus_testkit::{DatabaseKind, DatabaseServer, EmptyDatabase, block_on};
 
 use crate::harness::redis;
-use crate::sql::Fresh;
 
 fn key_of(byte: u8) -> SessionKey {
     SessionKey::from_digest([byte; 32])
@@ -95,8 +94,8 @@ fn memory_keeps_the_contract() {
 
 #[test]
 fn databases_keep_the_contract() {
-    for fresh in Fresh::of_each() {
-        keeps_the_contract(&SqlStore::new(fresh.db()));
+    for fresh in EmptyDatabase::of_each() {
+        keeps_the_contract(&SqlStore::new(Db::open(&fresh.address).unwrap()));
     }
 }
 
@@ -149,8 +148,8 @@ fn sessions_work_in_memory() {
 
 #[test]
 fn sessions_work_in_databases() {
-    for fresh in Fresh::of_each() {
-        visits(SqlStore::new(fresh.db()));
+    for fresh in EmptyDatabase::of_each() {
+        visits(SqlStore::new(Db::open(&fresh.address).unwrap()));
     }
 }
 
@@ -173,13 +172,13 @@ fn without_redis_only_requests_that_need_a_session_fail() {
 
 #[test]
 fn sessions_in_a_database_survive_the_application() {
-    for fresh in Fresh::of_each() {
-        let server = TestServer::start(app(SqlStore::new(fresh.db())));
+    for fresh in EmptyDatabase::of_each() {
+        let server = TestServer::start(app(SqlStore::new(Db::open(&fresh.address).unwrap())));
         let visitor = server.client();
         visitor.get("/").send().assert_text("1");
         let cookie = visitor.cookie("session").unwrap();
         drop(server);
-        let server = TestServer::start(app(SqlStore::new(fresh.db())));
+        let server = TestServer::start(app(SqlStore::new(Db::open(&fresh.address).unwrap())));
         let visitor = server.client();
         visitor.set_cookie("session", &cookie);
         visitor.get("/").send().assert_text("2");

@@ -7,13 +7,13 @@ use apus::session::{
     Flash, MemoryStore, RedisStore, Session, SessionKey, SessionStore, SessionWrite, Sessions,
     SqlStore,
 };
+use apus::sql::Db;
 use apus::testing::TestClient;
 use apus::{App, Redirect};
-use apus_testkit::block_on;
+use apus_testkit::{EmptyDatabase, block_on, may_start_servers};
 
 use super::Watched;
 use crate::harness::redis;
-use crate::sql::Fresh;
 
 fn app(store: impl SessionStore) -> App {
     App::new()
@@ -179,17 +179,19 @@ fn left_of(store: &dyn SessionStore, count: u8) -> Vec<u8> {
 
 #[test]
 fn stores_that_servers_share_have_one_key_and_a_limit_for_visitors() {
-    for fresh in Fresh::of_each() {
-        let store = || SqlStore::new(fresh.db());
+    for fresh in EmptyDatabase::of_each() {
+        let store = || SqlStore::new(Db::open(&fresh.address).unwrap());
         servers_share_visitors(store(), store());
         // The limit is looked at before a session is added.
         let limited = left_of(&store().max_visitors(3), 6);
         assert_eq!(limited, [4, 5, 6]);
     }
-    let store = |prefix: &str| RedisStore::new(&redis()).prefix(prefix);
-    servers_share_visitors(store("shared:"), store("shared:"));
-    let limited = left_of(&store("limited:").max_visitors(3), 6);
-    assert_eq!(limited, [4, 5, 6]);
+    if may_start_servers() {
+        let store = |prefix: &str| RedisStore::new(&redis()).prefix(prefix);
+        servers_share_visitors(store("shared:"), store("shared:"));
+        let limited = left_of(&store("limited:").max_visitors(3), 6);
+        assert_eq!(limited, [4, 5, 6]);
+    }
     let memory = Arc::new(MemoryStore::new());
     servers_share_visitors(memory.clone(), memory);
     assert_eq!(left_of(&MemoryStore::new().max_sessions(4), 6), [4, 5, 6]);

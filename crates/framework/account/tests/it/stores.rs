@@ -1,17 +1,15 @@
-//! The contract of stores of tokens, and remembered log-ins.
+//! The contract of stores of tokens.
 
 use std::time::Duration;
 
-use apus::account::{
-    AccountTokenStore, AccountTokens, MemoryTokens, RememberMe, SqlTokens, StoredToken,
-};
-use apus::extract::Cookies;
-use apus::layers::ClientInfo;
-use apus::testing::TestClient;
-use apus::{App, Result, State};
+use apus_account::{AccountTokenStore, AccountTokens, MemoryTokens, SqlTokens, StoredToken};
+use apus_database::Db;
+use apus_testkit::{EmptyDatabase, block_on};
 
-use crate::sql::Fresh;
-use apus_testkit::block_on;
+/// A store in a database.
+fn in_database(database: &EmptyDatabase) -> SqlTokens {
+    SqlTokens::new(Db::open(&database.address).unwrap())
+}
 
 fn token(digit: char, account: i64, issued: u64, expires: u64) -> StoredToken {
     StoredToken {
@@ -66,15 +64,15 @@ fn memory_keeps_the_contract_of_tokens() {
 
 #[test]
 fn databases_keep_the_contract_of_tokens() {
-    for fresh in Fresh::of_each() {
-        keeps_the_contract(&SqlTokens::new(fresh.db()));
+    for fresh in EmptyDatabase::of_each() {
+        keeps_the_contract(&in_database(&fresh));
     }
 }
 
 #[test]
 fn of_requests_at_the_same_time_one_redeems_a_token() {
-    for fresh in Fresh::of_each() {
-        let tokens = AccountTokens::new(SqlTokens::new(fresh.db()));
+    for fresh in EmptyDatabase::of_each() {
+        let tokens = AccountTokens::new(in_database(&fresh));
         let text = block_on(tokens.issue("reset", 7, "", Duration::from_secs(60))).unwrap();
         let redeemed: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
@@ -88,58 +86,4 @@ fn of_requests_at_the_same_time_one_redeems_a_token() {
         });
         assert_eq!(redeemed, 1);
     }
-}
-
-#[test]
-fn a_log_in_is_remembered_until_it_is_forgotten() {
-    let remember = RememberMe::new(AccountTokens::new(MemoryTokens::new()));
-    type Arguments = (State<RememberMe>, Cookies, ClientInfo);
-    let app = App::new()
-        .state(remember.clone())
-        .post(
-            "/log-in",
-            async |(State(remember), mut cookies, client): Arguments| -> Result<(Cookies, &str)> {
-                remember
-                    .remember(&mut cookies, client, 7, "a browser")
-                    .await?;
-                Ok((cookies, ""))
-            },
-        )
-        .post(
-            "/log-out",
-            async |(State(remember), mut cookies, client): Arguments| -> Result<(Cookies, &str)> {
-                remember.forget(&mut cookies, client).await?;
-                Ok((cookies, ""))
-            },
-        )
-        .get(
-            "/",
-            async |(State(remember), cookies, client): Arguments| -> Result<String> {
-                let found = remember.find(&cookies, client).await?;
-                Ok(found.map_or("nobody".to_owned(), |found| found.account.to_string()))
-            },
-        );
-    let client = TestClient::new(app);
-    client.get("/").send().assert_text("nobody");
-    let mut reply = client.post("/log-in").send();
-    reply.assert_ok();
-    let field = reply.header("set-cookie").unwrap();
-    for part in [
-        "remember=",
-        "HttpOnly",
-        "SameSite=Lax",
-        "Max-Age=2592000",
-        "Path=/",
-    ] {
-        assert!(field.contains(part), "{field}");
-    }
-    client.get("/").send().assert_text("7");
-    let stolen = client.cookie("remember").unwrap();
-    client.post("/log-out").send().assert_ok();
-    assert_eq!(client.cookie("remember"), None);
-    client.set_cookie("remember", &stolen);
-    client.get("/").send().assert_text("nobody");
-    client.post("/log-in").send();
-    client.run(remember.forget_all(7)).unwrap();
-    client.get("/").send().assert_text("nobody");
 }

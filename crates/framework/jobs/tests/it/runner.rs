@@ -6,16 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use apus::jobs::{JobRunner, Jobs};
-use apus::layers::Metrics;
-use apus::sql::{Db, System};
-use apus::testing::TestClient;
-use apus::{App, Readiness, Server};
-use apus_testkit::{block_on, wait_until};
+use apus_database::Db;
+use apus_jobs::{JobRunner, Jobs};
+use apus_testkit::{EmptyDatabase, block_on, logged};
 use tokio::sync::Notify;
 
-use super::{Slow, Task, Tried, counts, of_each, runner, task};
-use crate::sql::Fresh;
+use crate::harness::{Slow, Task, Tried, counts, of_each, open, runner, task};
 
 #[test]
 fn runners_share_the_jobs() {
@@ -67,7 +63,7 @@ fn a_stop_waits_for_jobs_and_gives_back_those_that_take_longer() {
             .on(async move |_: Task| {
                 started.notify_one();
                 released.notified().await;
-                Ok::<_, apus::Error>(())
+                Ok::<_, apus_handler::Error>(())
             });
         block_on(async {
             jobs.push(&task("a", 0)).await.unwrap();
@@ -101,23 +97,18 @@ fn killed_runner_process() {
         .visibility(Duration::from_secs(3))
         .on(async |_: Slow| {
             println!("\nthe job runs");
-            std::future::pending::<apus::Result<()>>().await
+            std::future::pending::<apus_handler::Result<()>>().await
         });
     block_on(runner.run(std::future::pending())).unwrap();
 }
 
 #[test]
 fn a_job_of_a_process_that_is_killed_runs_elsewhere() {
-    for system in [System::Sqlite, System::Postgres] {
-        let fresh = Fresh::of(system);
-        let jobs = Jobs::in_database(&fresh.db());
+    for fresh in EmptyDatabase::of_each() {
+        let jobs = Jobs::in_database(&open(&fresh));
         block_on(jobs.push(&Slow)).unwrap();
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "background::runner::killed_runner_process",
-                "--exact",
-                "--nocapture",
-            ])
+            .args(["runner::killed_runner_process", "--exact", "--nocapture"])
             .env(KILLED, &fresh.address)
             .stdout(Stdio::piped())
             .spawn()
@@ -129,7 +120,7 @@ fn a_job_of_a_process_that_is_killed_runs_elsewhere() {
         let counted = runs.clone();
         let runner = JobRunner::new(&jobs).on(async move |_: Slow| {
             counted.fetch_add(1, Ordering::Relaxed);
-            Ok::<_, apus::Error>(())
+            Ok::<_, apus_handler::Error>(())
         });
         block_on(async {
             assert_eq!(runner.run_due().await.unwrap(), 0, "it runs there");
@@ -163,7 +154,7 @@ fn a_job_that_runs_long_is_not_given_to_another_runner() {
                 // Longer than another runner waits.
                 tokio::time::sleep(Duration::from_millis(2500)).await;
                 is_over.store(true, Ordering::Relaxed);
-                Ok::<_, apus::Error>(())
+                Ok::<_, apus_handler::Error>(())
             })
     };
     block_on(async {
@@ -182,51 +173,13 @@ fn a_job_that_runs_long_is_not_given_to_another_runner() {
 }
 
 #[test]
-fn a_server_does_jobs_and_shows_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let db: Db = Db::open(&format!("sqlite:{}", folder.path().join("a.db").display())).unwrap();
-    let jobs = Jobs::in_database(&db);
-    let tried = Tried::default();
-    let server = Server::new(App::new())
-        .listen("127.0.0.1:0")
-        .unwrap()
-        .jobs(runner(&jobs, &tried))
-        .start()
-        .unwrap();
-    block_on(jobs.push(&task("a", 0))).unwrap();
-    wait_until("the job is done", || tried.lock().unwrap().len() == 1);
-    wait_until("the job is gone", || {
-        block_on(jobs.counts()).unwrap() == counts(0, 0, 0, 0)
-    });
-    server.stop();
-    let status = jobs.status();
-    assert_eq!(status["queue"], "default");
-    assert_eq!(status["attempts"]["done"], 1);
-    assert_eq!(status["running_here"], 0);
-
-    let metrics = Metrics::new();
-    let source = jobs.clone();
-    let metrics = metrics.with(move |text| Jobs::write_metrics([&source], text));
-    let ready = Readiness::new().check("jobs", async move || jobs.counts().await);
-    let app = App::new()
-        .get("/metrics", metrics.handler())
-        .get("/ready", ready);
-    let client = TestClient::new(app);
-    client
-        .get("/metrics")
-        .send()
-        .assert_contains("job_attempts_total{queue=\"default\",job=\"task\",result=\"done\"} 1\n");
-    client.get("/ready").send().assert_ok();
-}
-
-#[test]
 fn a_file_of_a_queue_that_is_gone_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none").join("a.db");
     assert!(!Path::new(&path).exists());
     let db: Db = Db::open(&format!("sqlite:{}", path.display())).unwrap();
     let jobs = Jobs::in_database(&db);
-    let log = apus_testkit::logged(|| {
+    let log = logged(|| {
         block_on(async {
             let stop = tokio::time::sleep(Duration::from_millis(1500));
             runner(&jobs, &Tried::default()).run(stop).await.unwrap();

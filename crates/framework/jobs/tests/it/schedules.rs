@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use apus::jobs::{Jobs, Schedules};
-use apus::time::TestClock;
-use apus_testkit::block_on;
+use apus_clock::TestClock;
+use apus_jobs::{Jobs, Schedules};
+use apus_testkit::{block_on, logged};
 use tokio::sync::Notify;
 
-use super::of_each;
+use crate::harness::{of_each, open};
 
 /// Midnight.
 fn start() -> SystemTime {
@@ -30,7 +30,9 @@ async fn settles(count: &AtomicU32, expected: u32) {
     assert_eq!(count.load(Ordering::Relaxed), expected);
 }
 
-fn counting(count: &Arc<AtomicU32>) -> impl AsyncFn() -> apus::Result<()> + Send + Sync + use<> {
+fn counting(
+    count: &Arc<AtomicU32>,
+) -> impl AsyncFn() -> apus_handler::Result<()> + Send + Sync + use<> {
     let count = count.clone();
     async move || {
         count.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +83,7 @@ fn an_error_and_a_panic_are_told_and_the_next_run_follows() {
         _ => panic!("no"),
     };
     let schedules = Schedules::new().add("clean", "0 * * * *", fails).unwrap();
-    let log = apus_testkit::logged(|| {
+    let log = logged(|| {
         block_on(schedules.run(async {
             for expected in 1..=2 {
                 // The schedule waits for the clock.
@@ -106,7 +108,7 @@ fn of_several_processes_one_runs_a_task() {
         let schedules = |missed: bool| {
             // Each process has its own connections.
             let jobs = match &fresh {
-                Some(fresh) => Jobs::in_database(&fresh.db()),
+                Some(fresh) => Jobs::in_database(&open(fresh)),
                 None => jobs.clone(),
             };
             let schedules = Schedules::new().shared(&jobs);
@@ -155,7 +157,7 @@ fn a_task_that_still_runs_skips_its_next_time_unless_it_may_overlap() {
         let slow = async move || {
             counted.fetch_add(1, Ordering::Relaxed);
             wait.notified().await;
-            Ok::<_, apus::Error>(())
+            Ok::<_, apus_handler::Error>(())
         };
         let schedules = Schedules::new().add("slow", "0 * * * *", slow).unwrap();
         let schedules = if may_overlap {

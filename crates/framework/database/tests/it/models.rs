@@ -1,14 +1,15 @@
 //! `#[derive(Model)]`.
 
-use apus::sql::sqlx;
-use apus::sql::{Db, Migrations, Model, Related, migrations};
-use apus_testkit::block_on;
+use apus_database::sqlx;
+use apus_database::{Db, Migrations, Model, Related, migrations};
+use apus_testkit::{EmptyDatabase, block_on};
 
-use super::Fresh;
+use crate::harness::open;
 
-const MIGRATIONS: Migrations = migrations!("tests/it/sql/migrations");
+const MIGRATIONS: Migrations = migrations!("tests/it/migrations");
 
 #[derive(Clone, Debug, Default, PartialEq, Model)]
+#[model(crate = "apus_database")]
 struct Author {
     id: i64,
     name: String,
@@ -20,7 +21,7 @@ struct Author {
 }
 
 #[derive(Clone, Debug, PartialEq, Model)]
-#[model(table = "articles")]
+#[model(crate = "apus_database", table = "articles")]
 struct Text {
     id: i64,
     author_id: i64,
@@ -30,6 +31,7 @@ struct Text {
 }
 
 #[derive(Clone, Debug, PartialEq, Model)]
+#[model(crate = "apus_database")]
 struct Country {
     #[model(key)]
     code: String,
@@ -56,8 +58,8 @@ async fn text(db: &Db, author_id: i64, editor_id: Option<i64>, title: &str) -> T
 
 /// Runs a test on an empty database of each system.
 fn on_each(run: impl AsyncFn(&Db)) {
-    for fresh in Fresh::of_each() {
-        let db = fresh.db();
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
         db.migrate(MIGRATIONS).unwrap();
         block_on(run(&db));
     }

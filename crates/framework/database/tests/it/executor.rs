@@ -2,35 +2,33 @@
 
 use std::time::{Duration, Instant};
 
-use apus::sql::sqlx::{self, Executor, Row};
-use apus::sql::{Db, Postgres, Sqlite, System};
-use apus::testing::TestClient;
-use apus::{App, State};
-use apus_testkit::block_on;
+use apus_database::sqlx::{self, Executor, Row};
+use apus_database::{Db, into_error};
+use apus_handler::{HandlerService, Json, State};
+use apus_testkit::{EmptyDatabase, LocalClient, block_on, get};
 
-use super::Fresh;
-
-async fn count(State(db): State<Db>) -> apus::Result<String> {
-    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users")
-        .fetch_one(&db)
-        .await?;
-    Ok(count.to_string())
-}
+use crate::harness::open;
 
 #[test]
 fn a_statement_on_a_database_that_is_down_fails_at_once() {
+    let count = async |State(db): State<Db>| {
+        let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM users")
+            .fetch_one(&db)
+            .await;
+        count
+            .map(Json)
+            .map_err(|error| into_error(Box::new(error)).unwrap())
+    };
     for address in [
         "postgres://me@127.0.0.1:1/none",
         "mysql://me@127.0.0.1:1/none",
     ] {
         let db: Db = Db::open(address).unwrap();
-        let app = App::new().state(db.acquire_timeout(Duration::from_secs(300)));
-        let client = TestClient::new(app.get("/", count));
+        let db = db.acquire_timeout(Duration::from_secs(300));
+        let worker = LocalClient::of(&HandlerService::new(count).state(db));
         let started = Instant::now();
-        let mut response = client.get("/").send();
-        response
-            .assert_status(503)
-            .assert_header("retry-after", "5");
+        let reply = worker.send(get("/"));
+        assert_eq!((reply.status, reply.field("retry-after")), (503, Some("5")));
         assert!(started.elapsed() < Duration::from_secs(60), "{address}");
     }
 }
@@ -48,8 +46,8 @@ fn the_pool_of_sqlx_itself_tries_again_until_its_time_is_over() {
 
 #[test]
 fn all_functions_of_sqlx_run_on_a_database() {
-    for fresh in Fresh::of_each() {
-        let db = fresh.db();
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
         block_on(async {
             let create = "CREATE TABLE numbers (n BIGINT NOT NULL)";
             sqlx::raw_sql(create).execute(&db).await.unwrap();
@@ -89,24 +87,4 @@ fn all_functions_of_sqlx_run_on_a_database() {
 
 async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     std::future::poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_next(cx)).await
-}
-
-#[test]
-fn a_database_of_one_system_runs_statements_with_its_types() {
-    let (sqlite, postgres) = (Fresh::of(System::Sqlite), Fresh::of(System::Postgres));
-    block_on(async {
-        let db: Db<Sqlite> = Db::open(&sqlite.address).unwrap();
-        let found: bool = sqlx::query_scalar("SELECT true")
-            .fetch_one(&db)
-            .await
-            .unwrap();
-        assert!(found);
-        let db: Db<Postgres> = Db::open(&postgres.address).unwrap();
-        let list: Vec<i32> = sqlx::query_scalar(db.sql("SELECT ARRAY[?::int, 2]"))
-            .bind(1)
-            .fetch_one(&db)
-            .await
-            .unwrap();
-        assert_eq!(list, [1, 2]);
-    });
 }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use apus::sql::sqlx;
-use apus::sql::{Commands, Db, MigrationState, Migrations, System, migrations};
-use apus_testkit::block_on;
+use apus_database::sqlx;
+use apus_database::{Commands, Db, MigrationState, Migrations, migrations};
+use apus_testkit::{EmptyDatabase, block_on};
 
-use super::Fresh;
+use crate::harness::open;
 
-/// The folder of this file, which has a folder of migrations.
-const EMBEDDED: Migrations = migrations!("tests/it/sql/migrations");
+/// The migrations beside this file.
+const EMBEDDED: Migrations = migrations!("tests/it/migrations");
 
 fn write(folder: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
@@ -57,8 +57,8 @@ fn exists(db: &Db, table: &'static str) -> bool {
 #[test]
 fn migrations_are_applied_listed_and_rolled_back_on_each_database() {
     let folder = reversible();
-    for fresh in Fresh::of_each() {
-        let db = fresh.db();
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
         let run = |arguments: &[&str]| run(db.commands(folder.path()), arguments);
         let (code, output, _) = run(&["status"]);
         let pending = "pending  0001_a.sql\npending  0002_b.up.sql\n";
@@ -106,8 +106,8 @@ fn migrations_are_applied_listed_and_rolled_back_on_each_database() {
 #[test]
 fn wrong_arguments_exit_with_2_and_failures_with_1() {
     let folder = reversible();
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.db();
+    let fresh = EmptyDatabase::sqlite();
+    let db = open(&fresh);
     for (arguments, part) in [
         (&[][..], "a command is missing"),
         (&["dance"], "no command \"dance\""),
@@ -138,8 +138,8 @@ fn wrong_arguments_exit_with_2_and_failures_with_1() {
 #[test]
 fn a_migration_without_a_file_that_undoes_it_is_not_rolled_back() {
     let folder = reversible();
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.db();
+    let fresh = EmptyDatabase::sqlite();
+    let db = open(&fresh);
     db.migrate(folder.path()).unwrap();
     fs::remove_file(folder.path().join("0001_a.down.sql")).unwrap();
     let error = db.rollback(folder.path(), 2).unwrap_err().to_string();
@@ -164,8 +164,8 @@ fn a_migration_without_a_file_that_undoes_it_is_not_rolled_back() {
 #[test]
 fn a_changed_or_missing_migration_is_told_by_its_status() {
     let folder = reversible();
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.db();
+    let fresh = EmptyDatabase::sqlite();
+    let db = open(&fresh);
     db.migrate(folder.path()).unwrap();
     write(
         folder.path(),
@@ -187,37 +187,21 @@ fn a_changed_or_missing_migration_is_told_by_its_status() {
     assert_eq!(errors, expected);
 }
 
-/// MariaDB commits at each statement that changes a table.
-#[test]
-fn a_migration_that_failed_half_way_on_mariadb_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let half = "CREATE TABLE a (x INTEGER);\n\n-- The second.\nINSERT INTO nowhere VALUES (1);";
-    write(folder.path(), &[("0001_half.sql", half)]);
-    let fresh = Fresh::of(System::MySql);
-    let db = fresh.db();
-    let error = db.migrate(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("0001_half.sql:4"), "{error}");
-    let (code, output, _) = run(db.commands(folder.path()), &["status"]);
-    assert_eq!((code, &*output), (1, "failed   0001_half.sql\n"));
-    let error = db.migrate(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("partially applied"), "{error}");
-}
-
 #[test]
 fn several_processes_that_migrate_at_once_run_each_migration_once() {
     let folder = reversible();
-    for fresh in Fresh::of_each() {
+    for fresh in EmptyDatabase::of_each() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 // Each has its own pools, as another process has.
-                let db = fresh.db();
+                let db = open(&fresh);
                 let folder = folder.path();
                 scope.spawn(move || db.migrate(folder).unwrap());
             }
         });
         let count: i64 = block_on(async {
             sqlx::query_scalar("SELECT COUNT(*) FROM a")
-                .fetch_one(&fresh.db())
+                .fetch_one(&open(&fresh))
                 .await
                 .unwrap()
         });
@@ -228,8 +212,8 @@ fn several_processes_that_migrate_at_once_run_each_migration_once() {
 #[test]
 fn the_seed_of_an_application_is_a_command() {
     let folder = reversible();
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.db();
+    let fresh = EmptyDatabase::sqlite();
+    let db = open(&fresh);
     db.migrate(folder.path()).unwrap();
     let (code, _, errors) = run(db.commands(folder.path()), &["seed"]);
     assert_eq!(code, 1);
@@ -258,8 +242,8 @@ fn the_seed_of_an_application_is_a_command() {
 
 #[test]
 fn migrations_are_embedded_in_the_program() {
-    for fresh in Fresh::of_each() {
-        let db = fresh.db();
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
         db.migrate(EMBEDDED).unwrap();
         let states = db.migration_status(&EMBEDDED).unwrap();
         assert!(
@@ -280,8 +264,8 @@ fn migrations_are_embedded_in_the_program() {
         ],
         true,
     );
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.db();
+    let fresh = EmptyDatabase::sqlite();
+    let db = open(&fresh);
     db.migrate(&moved).unwrap();
     assert!(exists(&db, "a"));
     assert_eq!(db.rollback(&moved, 1).unwrap(), ["0001_a.sql"]);

@@ -1,99 +1,19 @@
-//! Jobs and schedules, in memory, databases and Redis.
-
-mod commands;
-mod runner;
-mod schedules;
+//! Jobs of a queue: order, retries, delays, keys, and transactions that they belong to.
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use apus::jobs::{Job, JobCounts, JobId, JobRunner, JobSettings, Jobs, PushOptions};
-use apus::sql::sqlx::{self, Connection};
-use apus::sql::{Db, Driver, MySql, Postgres, Sqlite, System, Transactions, Tx};
-use apus::testing::TestClient;
-use apus::time::TestClock;
-use apus::{App, Path, State, StatusCode};
-use apus_testkit::block_on;
+use apus_clock::TestClock;
+use apus_database::sqlx::{self, Connection};
+use apus_database::{Db, Driver, MySql, Postgres, Sqlite, System, Transactions, Tx};
+use apus_handler::{Error, HandlerService, Layered, Query, Result, State};
+use apus_http::StatusCode;
+use apus_jobs::{Job, JobId, JobRunner, Jobs, PushOptions};
+use apus_testkit::{EmptyDatabase, LocalClient, ask, block_on};
 use serde::{Deserialize, Serialize};
 
-use crate::harness::redis;
-use crate::sql::Fresh;
-
-/// A job that says what becomes of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Task {
-    name: String,
-    failures: u32,
-}
-
-impl Job for Task {
-    const NAME: &'static str = "task";
-
-    fn settings() -> JobSettings {
-        JobSettings::default()
-            .attempts(3)
-            .backoff(Duration::from_secs(10), Duration::from_secs(60))
-            .time_limit(Duration::from_millis(200))
-    }
-}
-
-fn task(name: &str, failures: u32) -> Task {
-    Task {
-        name: name.to_owned(),
-        failures,
-    }
-}
-
-/// A job that may take its time.
-#[derive(Serialize, Deserialize)]
-struct Slow;
-
-impl Job for Slow {
-    const NAME: &'static str = "slow";
-}
-
-/// The names of tasks, in the order in which they were tried.
-type Tried = Arc<Mutex<Vec<String>>>;
-
-fn runner(jobs: &Jobs, tried: &Tried) -> JobRunner {
-    let tried = tried.clone();
-    JobRunner::new(jobs).on(async move |task: Task| {
-        let before = {
-            let mut tried = tried.lock().unwrap();
-            tried.push(task.name.clone());
-            tried.iter().filter(|name| **name == task.name).count()
-        };
-        match task.name.as_str() {
-            "panics" => panic!("no"),
-            "hangs" => std::future::pending().await,
-            name if before <= task.failures as usize => {
-                Err(std::io::Error::other(format!("{name} fails")))
-            }
-            _ => Ok(()),
-        }
-    })
-}
-
-/// A queue in each store, that no other test uses, with what it needs.
-fn of_each(name: &str) -> Vec<(Jobs, Option<Fresh>)> {
-    let mut all = vec![(Jobs::in_memory(), None)];
-    for fresh in Fresh::of_each() {
-        all.push((Jobs::in_database(&fresh.db()), Some(fresh)));
-    }
-    all.push((Jobs::in_redis(&redis()).named(name), None));
-    all
-}
-
-fn counts(ready: u64, delayed: u64, running: u64, dead: u64) -> JobCounts {
-    JobCounts {
-        ready,
-        delayed,
-        running,
-        dead,
-    }
-}
+use crate::harness::{Task, Tried, counts, of_each, open, runner, task};
 
 #[test]
 fn jobs_are_done_in_order_and_then_gone() {
@@ -146,7 +66,7 @@ fn a_job_that_fails_is_tried_again_later_and_dead_in_the_end() {
                 ("task", 3, "always fails")
             );
             assert!(dead[0].payload.contains("always"));
-            let ago = apus::time::now().duration_since(dead[0].failed).unwrap();
+            let ago = apus_clock::now().duration_since(dead[0].failed).unwrap();
             assert!(ago < Duration::from_secs(1), "{ago:?}");
             assert!(jobs.dead(0).await.unwrap().is_empty());
 
@@ -199,7 +119,7 @@ fn a_delayed_job_waits() {
         block_on(async {
             let later = PushOptions::new().delay(Duration::from_secs(60));
             jobs.push_with(&task("a", 0), later).await.unwrap().unwrap();
-            let at = apus::time::now() + Duration::from_secs(30);
+            let at = apus_clock::now() + Duration::from_secs(30);
             let at = PushOptions::new().at(at);
             jobs.push_with(&task("b", 0), at).await.unwrap().unwrap();
             assert_eq!(runner.run_due().await.unwrap(), 0);
@@ -240,8 +160,8 @@ fn a_queue_has_one_job_with_a_key() {
 #[test]
 fn a_job_of_a_transaction_is_there_if_it_is_committed() {
     let [a, b] = ["a", "b"].map(|name| task(name, 0));
-    for fresh in Fresh::of_each() {
-        let db = fresh.db();
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
         let jobs = Jobs::in_database(&db);
         block_on(async {
             jobs.prepare().await.unwrap();
@@ -281,8 +201,8 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
         });
     }
     block_on(async {
-        let fresh = Fresh::of(System::Sqlite);
-        let db = fresh.db();
+        let fresh = EmptyDatabase::sqlite();
+        let db = open(&fresh);
         let mut connection = db.acquire().await.unwrap();
         let jobs = Jobs::in_memory();
         let pushed = jobs.push_in(&mut *connection, &a, PushOptions::new());
@@ -291,38 +211,49 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
     });
 }
 
+#[derive(Deserialize)]
+struct OrderStatus {
+    status: u16,
+}
+
 /// A handler that pushes a job in the transaction of its request, over a database of one driver.
-fn orders<D: Driver>(db: Db<D>, jobs: &Jobs) -> App
+fn orders<D: Driver>(address: &str, jobs: &Jobs) -> Layered
 where
     for<'t> &'t Tx<D>: sqlx::Executor<'t, Database = D>,
 {
-    let order = async |tx: Tx<D>, State(jobs): State<Jobs>, Path(status): Path<u16>| {
+    let order = async |tx: Tx<D>,
+                       State(jobs): State<Jobs>,
+                       Query(OrderStatus { status }): Query<OrderStatus>|
+           -> Result<StatusCode> {
         let options = PushOptions::new();
-        let pushed = jobs.push_in(&tx, &task("a", 0), options).await;
-        pushed.map(|_| StatusCode::from_u16(status).unwrap())
+        jobs.push_in(&tx, &task("a", 0), options).await?;
+        Ok(StatusCode::from_u16(status).unwrap())
     };
-    App::new()
-        .state(jobs.clone())
-        .layer(Transactions::new(db))
-        .post("/orders/{status}", order)
+    let db: Db<D> = Db::open(address).unwrap();
+    Layered::new(HandlerService::new(order).state(jobs.clone())).layer(Transactions::new(db))
 }
 
 #[test]
 fn a_job_of_the_transaction_of_a_request_is_there_if_the_response_is_no_error() {
-    for fresh in Fresh::of_each() {
-        let jobs = Jobs::in_database(&fresh.db());
+    for fresh in EmptyDatabase::of_each() {
+        let db = open(&fresh);
+        let jobs = Jobs::in_database(&db);
         block_on(jobs.prepare()).unwrap();
-        let typed = match fresh.db().system() {
-            System::Sqlite => orders(fresh.typed::<Sqlite>(), &jobs),
-            System::Postgres => orders(fresh.typed::<Postgres>(), &jobs),
-            System::MySql => orders(fresh.typed::<MySql>(), &jobs),
+        let typed = match db.system() {
+            System::Sqlite => orders::<Sqlite>(&fresh.address, &jobs),
+            System::Postgres => orders::<Postgres>(&fresh.address, &jobs),
+            System::MySql => orders::<MySql>(&fresh.address, &jobs),
         };
-        for (count, app) in [(1, typed), (2, orders(fresh.db(), &jobs))] {
-            let client = TestClient::new(app);
-            client.post("/orders/500").send().assert_status(500);
+        for (count, app) in [(1, typed), (2, orders::<sqlx::Any>(&fresh.address, &jobs))] {
+            let worker = LocalClient::of(&app);
+            let order = |status: u16| {
+                let reply = worker.send(ask("POST", &format!("/orders?status={status}")));
+                assert_eq!(reply.status, status);
+            };
+            order(500);
             let before = block_on(jobs.counts()).unwrap();
             assert_eq!(before, counts(count - 1, 0, 0, 0));
-            client.post("/orders/204").send().assert_status(204);
+            order(204);
             assert_eq!(block_on(jobs.counts()).unwrap(), counts(count, 0, 0, 0));
         }
     }
@@ -330,11 +261,11 @@ fn a_job_of_the_transaction_of_a_request_is_there_if_the_response_is_no_error() 
 
 #[test]
 fn a_database_of_one_driver_has_queues() {
-    let fresh = Fresh::of(System::Sqlite);
-    let db = fresh.typed::<Sqlite>();
+    let fresh = EmptyDatabase::sqlite();
+    let db: Db<Sqlite> = Db::open(&fresh.address).unwrap();
     let jobs = Jobs::in_database(&db.any().unwrap());
     block_on(jobs.push(&task("a", 0))).unwrap();
-    let seen = Jobs::in_database(&fresh.db());
+    let seen = Jobs::in_database(&open(&fresh));
     assert_eq!(block_on(seen.counts()).unwrap(), counts(1, 0, 0, 0));
 }
 
@@ -384,7 +315,7 @@ fn futures_of_jobs_stay_on_their_thread() {
         let shared = Rc::new(RefCell::new(task.name));
         tokio::task::yield_now().await;
         shared.borrow_mut().push('!');
-        Ok::<_, apus::Error>(())
+        Ok::<_, Error>(())
     });
     block_on(async {
         jobs.push(&task("a", 0)).await.unwrap();

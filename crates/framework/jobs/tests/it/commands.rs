@@ -1,11 +1,11 @@
 //! The commands of queues, as an operator runs them.
 
-use apus::jobs::{JobRunner, Jobs};
-use apus::time::TestClock;
+use apus_clock::TestClock;
+use apus_jobs::{JobRunner, Jobs};
 use apus_testkit::block_on;
 use serde_json::Value;
 
-use super::{Tried, counts, of_each, runner, task};
+use crate::harness::{Tried, counts, of_each, runner, task};
 
 /// The exit code, the output and the errors of a command.
 fn run(jobs: &Jobs, arguments: &[&str]) -> (i32, String, String) {

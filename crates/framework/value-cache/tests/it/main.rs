@@ -1,0 +1,4 @@
+//! Tests of `ValueCache`, in memory and in Redis.
+
+#[cfg(test)]
+mod values;
