@@ -1,7 +1,9 @@
 //! `LogBuffer`: the log of a test.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tracing::Dispatch;
 
 /// What is logged.
 #[derive(Clone, Default)]
@@ -15,6 +17,7 @@ impl LogBuffer {
 
     /// Runs something whose lines of the log it gets.
     pub fn logs(&self, run: impl FnOnce()) {
+        keep_places_wanted();
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)
@@ -33,6 +36,18 @@ impl io::Write for LogBuffer {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Keeps two subscribers of the whole process that want every place that logs.
+///
+/// `tracing` remembers for each place whether a subscriber wants it. As long as a process has one subscriber, it asks that of the
+/// thread that reaches the place first (`Rebuilder::JustOne` of tracing-core). If another test does, which has none, nobody seems to
+/// want the place, and its lines are missing in the log of this test.
+fn keep_places_wanted() {
+    static SUBSCRIBERS: OnceLock<[Dispatch; 2]> = OnceLock::new();
+    SUBSCRIBERS.get_or_init(|| {
+        [(); 2].map(|()| Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish()))
+    });
 }
 
 /// The log of this thread while `run` runs.

@@ -28,7 +28,7 @@ fn connections_and_requests_take_the_memory_that_is_documented() {
     let [connection, request, allocations, left] = found[..] else {
         panic!("{line}")
     };
-    let document = fs::read_to_string(crate_folder().join("../../docs/c.md")).unwrap();
+    let document = fs::read_to_string(crate_folder().join("../../../docs/c.md")).unwrap();
     let document = document.split_whitespace().collect::<Vec<_>>().join(" ");
     let most = documented(&document, "An idle connection takes at most");
     assert!(connection <= most && connection > most / 4.0, "{line}");
