@@ -28,10 +28,11 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 test-fast: ## the tests that need no other programs, in under three minutes after a build
 	.ci/test-fast
 
-lint: ## format, structure, names, the figures of BENCHMARKS and README, what crates.io requires, clippy, documentation, licences and sources of dependencies
+lint: ## format, structure, names, comments, the figures of BENCHMARKS and README, what crates.io requires, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	.ci/structure
 	.ci/names
+	.ci/prose
 	.ci/figures
 	.ci/package
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

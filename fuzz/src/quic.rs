@@ -21,7 +21,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Runtime;
 
-/// INTERNAL_ERROR of QUIC (RFC 9000 section 20.1), internal_error of TLS in it, and H3_INTERNAL_ERROR.
+/// INTERNAL_ERROR of QUIC (RFC 9000 section 20.1), `internal_error` of TLS in it, and H3_INTERNAL_ERROR.
 const QUIC_INTERNAL_ERROR: u64 = 0x1;
 const TLS_INTERNAL_ERROR: u64 = 0x100 + 80;
 const H3_INTERNAL_ERROR: u64 = 0x102;

@@ -22,7 +22,7 @@
 //!
 //! # Decisions
 //!
-//! - **tokio, not epoll or io_uring.** Our own epoll and io_uring loops took the same CPU time per request, within
+//! - **tokio, not epoll or `io_uring`.** Our own epoll and `io_uring` loops took the same CPU time per request, within
 //!   noise.
 //! - **rustls with aws-lc-rs** is the only TLS library. `cargo deny` rejects any other.
 //! - **Buffers belong to a pool** ([`buffers`]). An idle connection holds none.

@@ -166,7 +166,7 @@ impl Transport {
     pub fn reset_when_dropped(&mut self) {
         let socket = match self {
             Self::Clear(socket) => socket,
-            // The missing close_notify shows it.
+            // The missing `close_notify` shows it.
             Self::Tls(_) => return,
         };
         if let StreamSocket::Tcp(socket, _) = socket {

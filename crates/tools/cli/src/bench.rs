@@ -229,7 +229,7 @@ pub(crate) struct BenchArguments {
     pid: Option<u32>,
     /// Measure what this endpoint of the server says of its process, in the text format of Prometheus
     ///
-    /// It has to have process_cpu_seconds_total, process_resident_memory_bytes and process_open_fds, as the client libraries of
+    /// It has to have `process_cpu_seconds_total`, `process_resident_memory_bytes` and `process_open_fds`, as the client libraries of
     /// Prometheus and the layer Metrics of Apus write them. For servers of other machines.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "pid", help_heading = "Result")]
     status_url: Option<BenchUrl>,

@@ -1,4 +1,4 @@
-//! TLS to origins: trust, certificates, and ends without a close_notify alert.
+//! TLS to origins: trust, certificates, and ends without a `close_notify` alert.
 
 use std::cell::Cell;
 use std::io::{Read, Write};

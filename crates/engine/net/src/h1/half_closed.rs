@@ -27,7 +27,7 @@ pub(super) struct Http1HalfClose {
 }
 
 impl Http1Connection<'_> {
-    /// Notes that the client has ended its side. Without its close_notify, a client of TLS did not end but was cut off.
+    /// Notes that the client has ended its side. Without its `close_notify`, a client of TLS did not end but was cut off.
     pub(super) fn begin_half_close(&mut self) -> io::Result<()> {
         if self.transport.is_cut_off() {
             // Whoever cuts a connection of TLS off on the way could otherwise make a truncated request look

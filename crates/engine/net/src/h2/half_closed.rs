@@ -30,7 +30,7 @@ impl Http2HalfClose {
 }
 
 impl Http2Connection<'_> {
-    /// Notes that the client has ended its side. Without its close_notify, a client of TLS did not end but was cut off.
+    /// Notes that the client has ended its side. Without its `close_notify`, a client of TLS did not end but was cut off.
     pub(super) fn begin_half_close(&mut self) {
         if self.transport.is_cut_off() {
             self.client_left = true;

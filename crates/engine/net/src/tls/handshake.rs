@@ -280,7 +280,7 @@ fn is_challenge(hello: &ClientHello<'_>) -> bool {
         .is_some_and(|mut protocols| protocols.any(|protocol| protocol == CHALLENGE_PROTOCOL))
 }
 
-/// Tries once to send_refusal why; a client that does not take it gets nothing.
+/// Tries once to say why the connection is refused; a client that does not take it gets nothing.
 async fn send_refusal(
     socket: &mut StreamSocket,
     slot: &ConnectionSlot,

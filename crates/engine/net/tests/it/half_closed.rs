@@ -222,7 +222,7 @@ fn a_handler_does_not_work_for_a_client_that_is_gone() {
     count(1);
     drop(client);
     count(0);
-    // Over TLS, with close_notify and without it.
+    // Over TLS, with `close_notify` and without it.
     for ends in [true, false] {
         let mut client =
             connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();

@@ -275,7 +275,7 @@ fn invalid_frames_close_the_connection_with_their_code() {
             integers(&[kind::HANDSHAKE_DONE]),
             PROTOCOL_VIOLATION,
         ),
-        // RFC 9001 section 6: a KeyUpdate of TLS is an unexpected_message.
+        // RFC 9001 section 6: a KeyUpdate of TLS is an `unexpected_message`.
         ("RFC 9001 6", crypto(0, &[24, 0, 0, 1, 0]), 0x10a),
     ];
     block_on(async {

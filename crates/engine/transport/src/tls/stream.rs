@@ -19,7 +19,7 @@ const DISCARDED_READS: usize = 64;
 pub struct TlsStream {
     socket: StreamSocket,
     session: Connection,
-    /// Whether the socket ended without a close_notify alert.
+    /// Whether the socket ended without a `close_notify` alert.
     cut_off: bool,
     /// Whether records wait for the socket that reading has queued, and for which nobody else may flush.
     owes_flush: bool,
@@ -51,7 +51,7 @@ impl TlsStream {
                 return Ok(());
             }
             if self.session.read_tls(&mut bytes)? == 0 {
-                // After a close_notify nothing is read.
+                // After a `close_notify` nothing is read.
                 return Ok(());
             }
         }
@@ -67,7 +67,7 @@ impl TlsStream {
         self.session.alpn_protocol() == Some(b"h2")
     }
 
-    /// Whether the stream ended without a close_notify alert (RFC 9112 section 9.8): a body without another
+    /// Whether the stream ended without a `close_notify` alert (RFC 9112 section 9.8): a body without another
     /// end is incomplete then.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off

@@ -35,7 +35,7 @@ impl Cache {
     /// reads.
     ///
     /// # Errors
-    /// The directory cannot be made, read or written, or another process use_counter it
+    /// The directory cannot be made, read or written, or another process uses it
     /// ([`io::ErrorKind::WouldBlock`]).
     pub fn open(settings: StoreSettings, disk: DiskSettings) -> io::Result<Self> {
         Store::open(settings, disk).map(Self::of)

@@ -33,7 +33,7 @@ const WORKER_CACHE_BYTES: u64 = 32 << 20;
 /// How often a request looks up the store again after waiting for another one.
 const MAX_LOOKUPS: usize = 8;
 
-/// A service factory that puts a cache in worker_cache of another one.
+/// A service factory that puts a cache in front of the services of another one.
 #[derive(Clone, Debug)]
 pub struct CachedService<F> {
     cache: Cache,

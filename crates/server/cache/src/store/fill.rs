@@ -188,7 +188,7 @@ impl ObjectFiller {
         self.end(false, false)
     }
 
-    /// Prevents that the object is stored: its body is is_stored only for its current readers.
+    /// Prevents that the object is stored: its body is kept only for its current readers.
     pub fn do_not_store(&self) {
         if self.object.stored_body().is_joinable() {
             self.stop_storing();

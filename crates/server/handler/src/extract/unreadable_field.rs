@@ -18,7 +18,7 @@ impl UnreadableField {
         Self::new(error.path().to_string(), error.inner().to_string())
     }
 
-    /// The field of an error of serde_json, whose message ends with the place in the text.
+    /// The field of an error of `serde_json`, whose message ends with the place in the text.
     pub(super) fn of_json(error: &Error<serde_json::Error>) -> Self {
         let inner = error.inner();
         let message = inner.to_string();

@@ -330,7 +330,7 @@ fn sites_are_selected_by_the_server_name_and_unknown_ones_are_refused() {
     assert_eq!(client.get("/a").text(), "/a");
     for name in ["b.example", "c.example"] {
         let mut client = H3Client::begin(server.address(), &named(name));
-        // The alert unrecognized_name (RFC 9001 section 4.8).
+        // The alert `unrecognized_name` (RFC 9001 section 4.8).
         match client.closed() {
             QuicCloseReason::Peer { code, .. } => assert_eq!(code, 0x100 + 112, "{name}"),
             other => panic!("{other:?}"),
@@ -358,7 +358,7 @@ fn a_client_without_h3_in_its_alpn_is_refused() {
     let options = H3ClientOptions::with_tls(tls);
     let mut client = H3Client::begin(server.server.address(), &options);
     match client.closed() {
-        // no_application_protocol.
+        // `no_application_protocol`.
         QuicCloseReason::Peer { code, .. } => assert_eq!(code, 0x100 + 120),
         other => panic!("{other:?}"),
     }
@@ -382,7 +382,7 @@ fn a_site_that_requires_certificates_gets_those_of_its_clients_only() {
     let options = H3ClientOptions::new(client_of(&authority));
     let mut client = H3Client::begin(server.address(), &options);
     match client.closed() {
-        // certificate_required.
+        // `certificate_required`.
         QuicCloseReason::Peer { code, .. } => assert_eq!(code, 0x100 + 116),
         other => panic!("{other:?}"),
     }

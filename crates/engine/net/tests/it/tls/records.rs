@@ -291,7 +291,7 @@ fn a_renegotiation_is_refused_while_nobody_writes() {
     let (kind, response) = client.receive();
     assert_eq!(kind, 23);
     assert!(response.starts_with(b"HTTP/1.1 200 "));
-    // A close_notify is responded to.
+    // A `close_notify` is responded to.
     client.send(ALERT, &[1, 0]);
     assert_eq!(client.receive(), (ALERT, vec![1, 0]));
 }

@@ -35,7 +35,7 @@ fn keeps_connections_and_ends_them_with_close_notify() {
     );
     assert_eq!(client.read_response().text(), "/c");
     assert_eq!(client.read_response().text(), "/d");
-    // Without a close_notify this is an error.
+    // Without a `close_notify` this is an error.
     client.assert_closed();
 }
 

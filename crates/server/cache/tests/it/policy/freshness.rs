@@ -197,7 +197,7 @@ fn section_4_2_3_calculates_the_age() {
             .stored;
         (stored.age(at(seconds)), stored.fresh_until())
     };
-    // age_value
+    // `age_value`
     assert_eq!(
         age_of(&TestResponse::with(200, &lines("7")), 3),
         (10, at(53))
@@ -219,7 +219,7 @@ fn section_4_2_3_calculates_the_age() {
         age_of(&TestResponse::with(200, &lines("0")).received(5), 8),
         (8, at(60))
     );
-    // response_delay counts, because the age may be that of the start.
+    // `response_delay` counts, because the age may be that of the start.
     let slow = TestResponse {
         requested: at(-4),
         ..TestResponse::with(200, &lines("7"))
