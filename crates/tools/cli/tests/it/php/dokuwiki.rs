@@ -114,7 +114,7 @@ fn dokuwiki_stores_an_edited_page() {
 #[test]
 fn dokuwiki_accepts_media_uploads_and_serves_them() {
     let server = wiki();
-    let file = source("../../../../../examples/site/public/assets/icon.png");
+    let file = source("../../../../../../examples/site/public/assets/icon.png");
     for protocol in ClientProtocol::ALL {
         let author = log_in(&server, protocol);
         let page = author.get(&server, "/lib/exe/mediamanager.php?ns=&tab_files=upload");

@@ -233,7 +233,7 @@ fn wordpress_lets_an_author_write_and_readers_comment() {
 fn wordpress_accepts_media_uploads_and_serves_them() {
     let _blog = SharedBlog::lock();
     let server = blog("");
-    let file = source("../../../../../examples/site/public/gallery/dawn.webp");
+    let file = source("../../../../../../examples/site/public/gallery/dawn.webp");
     let content = fs::read(&file).unwrap();
     for protocol in ClientProtocol::ALL {
         let author = Author::log_in(&server, protocol);
