@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 
 /// A chunk up to this size is copied behind its head; a larger one is written from where it is.
-const COPY_MOST: usize = 4 * 1024;
+const MAX_COPY: usize = 4 * 1024;
 
 /// Encoded bytes that are gathered before a write, while more are available.
 const GATHER: usize = 32 * 1024;
@@ -290,7 +290,7 @@ impl RequestUpload {
                 if held < bytes.len() {
                     self.rest = Some(Frame::Data(bytes.split_off(held)));
                 }
-                if bytes.len() <= COPY_MOST {
+                if bytes.len() <= MAX_COPY {
                     self.out.extend_from_slice(&bytes);
                     codec.finish(&mut self.out);
                 } else {

@@ -10,7 +10,7 @@ use crate::output::Http3Transport;
 use crate::stream_id::stream_id;
 
 /// The most bytes of a body that its reader has not read. Past it the stream is not read, so that its window closes.
-pub const UNREAD_MOST: usize = 64 * 1024;
+pub const MAX_UNREAD: usize = 64 * 1024;
 
 /// The tick of what is not incomplete.
 const NEVER: u32 = u32::MAX;
@@ -68,7 +68,7 @@ impl StreamInput {
     };
 
     fn is_full(&self) -> bool {
-        self.unread >= UNREAD_MOST || self.blocked.is_some()
+        self.unread >= MAX_UNREAD || self.blocked.is_some()
     }
 
     /// Whether it says no more than no entry does.
@@ -273,13 +273,13 @@ impl Http3Input {
     /// How many bytes of a stream may be read now.
     fn room(&mut self, id: u64) -> usize {
         match self.waiting.get_mut(&id) {
-            None => UNREAD_MOST,
+            None => MAX_UNREAD,
             Some(input) if input.blocked.is_some() || input.is_full() && !self.is_unlimited => {
                 input.is_paused = true;
                 0
             }
-            Some(_) if self.is_unlimited => UNREAD_MOST,
-            Some(input) => UNREAD_MOST.saturating_sub(input.unread),
+            Some(_) if self.is_unlimited => MAX_UNREAD,
+            Some(input) => MAX_UNREAD.saturating_sub(input.unread),
         }
     }
 

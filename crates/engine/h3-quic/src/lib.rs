@@ -28,6 +28,6 @@ mod input;
 mod output;
 mod stream_id;
 
-pub use self::input::{Http3Input, UNREAD_MOST};
+pub use self::input::{Http3Input, MAX_UNREAD};
 pub use self::output::{CHUNK, Http3Transport};
 pub use self::stream_id::{number_of, stream_id};

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use crate::stream_id::stream_id;
 
 /// A chunk up to this size is copied behind the header of its frame; a larger one is sent from where it is.
-const COPY_MOST: usize = 1024;
+const MAX_COPY: usize = 1024;
 
 /// The most bytes of a body that are sent before other streams are looked at, and that are read of a file at once.
 pub const CHUNK: usize = 64 * 1024;
 
 /// The most streams with output that QUIC does not take, up to which heads that nobody waits for are sent.
-const BLOCKED_MOST: usize = 64;
+const MAX_BLOCKED: usize = 64;
 
 /// The priority of the control and QPACK streams, which is above that of all messages.
 const LOCAL_PRIORITY: i32 = 1;
@@ -227,7 +227,7 @@ impl Http3Transport {
         self.head = None;
         let mut chunks = [Bytes::new(), Bytes::new()];
         let [first, second] = &mut chunks;
-        if chunk.len() <= COPY_MOST {
+        if chunk.len() <= MAX_COPY {
             self.frames.extend_from_slice(&chunk);
         } else {
             *second = chunk;
@@ -388,7 +388,7 @@ impl Http3Transport {
 
     /// Whether QUIC takes enough, so that heads that nobody waits for can be sent.
     pub fn has_room(&self) -> bool {
-        self.blocked.len() < BLOCKED_MOST
+        self.blocked.len() < MAX_BLOCKED
     }
 
     /// Takes a stream whose kept input can be handled now.

@@ -8,7 +8,7 @@ use apus_quic::{CongestionControl, LARGEST_STREAM_RECEIVE_WINDOW, QuicSettings, 
 use crate::limits::Limits;
 
 /// Connections of one worker whose handshake is not complete.
-const HALF_OPEN_MOST: usize = 1_000;
+const MAX_HALF_OPEN: usize = 1_000;
 
 /// The unidirectional streams of a client: three are used, and one may be for tests of extensibility at a time (RFC 9114
 /// section 6.2.3).
@@ -55,7 +55,7 @@ impl Http3Settings {
             keep_alive: None,
             handshake_timeout: limits.handshake_timeout,
             retry: self.retry,
-            max_half_open: HALF_OPEN_MOST,
+            max_half_open: MAX_HALF_OPEN,
             receive_memory: limits.h3_receive_memory,
             overload_code: H3ErrorCode::EXCESSIVE_LOAD.0,
             congestion: self.congestion,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Uses that are always possible after a while without any.
-const MOST: u32 = 8;
+const MAX: u32 = 8;
 /// The time after which one more use is possible.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -21,14 +21,14 @@ pub(crate) struct PathBudget {
 impl PathBudget {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            left: MOST,
+            left: MAX,
             since: now,
         }
     }
 
     /// Whether a packet from another address may be handled.
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
-        while self.left < MOST && now.saturating_duration_since(self.since) >= INTERVAL {
+        while self.left < MAX && now.saturating_duration_since(self.since) >= INTERVAL {
             self.left += 1;
             self.since += INTERVAL;
         }
@@ -37,7 +37,7 @@ impl PathBudget {
 
     /// Counts a packet of the client that came from another address.
     pub(crate) fn spend(&mut self, now: Instant) {
-        if self.left == MOST {
+        if self.left == MAX {
             self.since = now;
         }
         self.left = self.left.saturating_sub(1);

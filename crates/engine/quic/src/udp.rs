@@ -21,7 +21,7 @@ const MESSAGES: usize = 16;
 /// The most bytes of a message.
 const MESSAGE_SIZE: usize = 65_535;
 /// The most bytes of one send over IPv4: a larger one fails with `EMSGSIZE`, also as a run of packets.
-const MOST_SENT: usize = 65_507;
+const MAX_SENT: usize = 65_507;
 
 /// The UDP socket of an endpoint.
 pub(crate) struct UdpIo {
@@ -144,7 +144,7 @@ impl UdpIo {
 
 /// The most packets of `size` bytes in one send, if the kernel takes runs of `kernel` packets.
 fn segments(kernel: usize, size: u16) -> usize {
-    kernel.min(MOST_SENT / usize::from(size.max(1))).max(1)
+    kernel.min(MAX_SENT / usize::from(size.max(1))).max(1)
 }
 
 /// Turns off the time of each packet, which quinn-udp turns on: its buffer for control messages has no room for it
@@ -246,7 +246,7 @@ mod tests {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let destination = socket.local_addr().unwrap();
             let udp = UdpIo::new(socket).unwrap();
-            let size = MOST_SENT + 1;
+            let size = MAX_SENT + 1;
             let transmit = Transmit {
                 destination,
                 ecn: None,

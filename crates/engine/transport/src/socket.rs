@@ -113,7 +113,7 @@ impl StreamSocket {
     ) -> Poll<io::Result<usize>> {
         let len = usize::try_from(len)
             .unwrap_or(usize::MAX)
-            .min(SEND_FILE_MOST);
+            .min(MAX_SEND_FILE);
         self.poll_writable(cx, |socket| {
             let mut offset = offset;
             rustix::fs::sendfile(socket, file, Some(&mut offset), len)
@@ -128,7 +128,7 @@ impl StreamSocket {
         from: usize,
     ) -> Poll<io::Result<usize>> {
         let len = sealed.bytes().len().saturating_sub(from);
-        let len = len.min(SEND_FILE_MOST);
+        let len = len.min(MAX_SEND_FILE);
         let offset = sealed.offset() + from as u64;
         let mut sent = 0;
         let polled = self.poll_writable(cx, |socket| {
@@ -230,7 +230,7 @@ impl StreamSocket {
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The most bytes of a file that one call sends, so that one fast reader does not occupy the worker.
-const SEND_FILE_MOST: usize = 512 * 1024;
+const MAX_SEND_FILE: usize = 512 * 1024;
 
 /// The address of a client, as IPv4 for IPv4 clients of an IPv6 socket.
 pub fn canonical(address: SocketAddr) -> SocketAddr {

@@ -19,19 +19,19 @@ pub const BATCH: usize = 128 * 1024;
 
 /// The most bytes that the kernel holds while it cannot send them. A peer with a long round trip needs more
 /// bytes in flight, not here: the kernel counts only those that the congestion window still holds back.
-pub const UNSENT_MOST: u32 = 128 * 1024;
+pub const MAX_UNSENT: u32 = 128 * 1024;
 
 /// The length of a frame's header.
 pub const FRAME_HEADER: usize = 9;
 
 /// A batch with less free space than this is full, because small frames waste bytes.
-pub const SPACE_LEAST: usize = 1024;
+pub const MIN_SPACE: usize = 1024;
 
 /// After a write of so many bytes the next one may find the socket full.
 pub const LARGE_WRITE: usize = 16 * 1024;
 
 /// A chunk up to this size is copied behind its frame's header; a larger one is written from where it is.
-const COPY_MOST: usize = 1024;
+const MAX_COPY: usize = 1024;
 
 /// The most slices of one write; more wait for the next.
 const SLICES: usize = 64;
@@ -92,7 +92,7 @@ impl WriteBatch {
 
     /// Adds a chunk, behind its frame's header.
     pub fn add(&mut self, chunk: Bytes, buffers: &BufferPool) {
-        if chunk.len() <= COPY_MOST {
+        if chunk.len() <= MAX_COPY {
             self.frames(buffers).extend_from_slice(&chunk);
         } else {
             self.add_part(chunk.len(), PartSource::Bytes(chunk));
@@ -367,7 +367,7 @@ mod tests {
         let mut batch = WriteBatch::default();
         for _ in 0..200 {
             batch.frames(&buffers).push(1);
-            batch.add(vec![2; COPY_MOST + 1].into(), &buffers);
+            batch.add(vec![2; MAX_COPY + 1].into(), &buffers);
         }
         assert!(batch.slices().len() <= SLICES && !batch.slices().spilled());
     }
@@ -376,9 +376,9 @@ mod tests {
     fn small_chunks_are_copied_and_large_ones_are_not() {
         let buffers = BufferPool::default();
         let mut batch = WriteBatch::default();
-        batch.add(vec![0; COPY_MOST].into(), &buffers);
+        batch.add(vec![0; MAX_COPY].into(), &buffers);
         assert_eq!(batch.slices().len(), 1);
-        let large = Bytes::from(vec![0; COPY_MOST + 1]);
+        let large = Bytes::from(vec![0; MAX_COPY + 1]);
         batch.add(large.clone(), &buffers);
         assert_eq!(batch.slices()[1].as_ptr(), large.as_ptr());
     }

@@ -11,7 +11,7 @@ use crate::stack::Stack;
 const SIGNAL: c_int = libc::SIGURG;
 
 /// The most frames of a stack. Further ones are left out.
-const FRAMES_MOST: usize = 512;
+const MAX_FRAMES: usize = 512;
 
 /// How long a thread may take to note where it is.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ASKED: usize = usize::MAX;
 
 /// The addresses of the frames of the thread that is interrupted: one at a time, since there is one watchdog.
-static FRAMES: [AtomicUsize; FRAMES_MOST] = [const { AtomicUsize::new(0) }; FRAMES_MOST];
+static FRAMES: [AtomicUsize; MAX_FRAMES] = [const { AtomicUsize::new(0) }; MAX_FRAMES];
 /// How many there are.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 

@@ -13,7 +13,7 @@ use apus_http::{Request, ResponseFuture};
 use sqlx::SqlStr;
 
 /// The most different statements of a request that are looked at.
-const MOST_STATEMENTS: usize = 256;
+const MAX_STATEMENTS: usize = 256;
 
 thread_local! {
     /// The counts of the request that this thread is at.
@@ -176,7 +176,7 @@ pub(crate) fn timer(sql: &SqlStr) -> QueryTimer {
     let text = sql.as_str();
     if let Some(times) = counts.statements.get_mut(text) {
         *times = times.saturating_add(1);
-    } else if counts.statements.len() < MOST_STATEMENTS {
+    } else if counts.statements.len() < MAX_STATEMENTS {
         counts.statements.insert(text.to_owned(), 1);
     }
     drop(counts);

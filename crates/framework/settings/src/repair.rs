@@ -10,7 +10,7 @@ use crate::read::{MistakeKind, SettingsReadError};
 use crate::value::{SettingsValue, ValueKind};
 
 /// The most mistakes that are looked for.
-const MOST: usize = 50;
+const MAX: usize = 50;
 
 /// Reads a struct, or finds the mistakes of its values.
 pub(crate) fn read<T: DeserializeOwned>(
@@ -23,7 +23,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     let mut mistakes = Vec::new();
     loop {
         mistakes.push(mistake(&error, &values));
-        if mistakes.len() == MOST {
+        if mistakes.len() == MAX {
             return Err(mistakes);
         }
         match repair::<T>(&mut values, &error) {

@@ -196,9 +196,9 @@ impl Storage {
     ) -> Result<Vec<ObjectInfo>, StorageError> {
         let after = after.map_or("", StorageKey::as_str);
         match &*self.place {
-            StoragePlace::Folder(folder) => folder.list(prefix, after, MOST_LISTED).await,
+            StoragePlace::Folder(folder) => folder.list(prefix, after, MAX_LISTED).await,
             #[cfg(feature = "s3")]
-            StoragePlace::S3(bucket) => bucket.list(prefix, after, MOST_LISTED).await,
+            StoragePlace::S3(bucket) => bucket.list(prefix, after, MAX_LISTED).await,
         }
     }
 
@@ -234,7 +234,7 @@ impl Storage {
 }
 
 /// The most objects of a list, as of an object store.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

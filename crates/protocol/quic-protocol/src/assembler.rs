@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 /// What a piece takes beside its data, in bytes: its entry, and what the allocator adds.
 const OVERHEAD: usize = 96;
 /// Bytes that pieces may take beside their data, in addition to as many as they have data.
-const MOST_OVERHEAD: usize = 4 * 1024;
+const MAX_OVERHEAD: usize = 4 * 1024;
 /// Pieces of less data are joined with those beside them, so that they cost little more than their data.
 const SMALL: usize = 256;
 /// A piece of this size is not extended: joining would copy it again and again.
@@ -15,7 +15,7 @@ const LARGE: usize = 4_096;
 
 /// Data that arrives in any order and is read in order.
 ///
-/// It takes at most [`MOST_OVERHEAD`] bytes and twice the data that it holds, so flow control bounds it. Adding a piece
+/// It takes at most [`MAX_OVERHEAD`] bytes and twice the data that it holds, so flow control bounds it. Adding a piece
 /// takes time for its bytes, those of less than [`SMALL`] beside it, and the logarithm of the number of gaps.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
@@ -67,7 +67,7 @@ impl Assembler {
             // Gaps are bounded by the memory that they cost, not by their number. A limit of their number ended
             // uploads that lost many packets in a full queue, and a client that sends every second byte made 12 MB
             // of entries of 1.9 MB of data (RUSTSEC-2026-0185).
-            let is_too_much = self.ahead.len() * OVERHEAD > MOST_OVERHEAD + self.capacity;
+            let is_too_much = self.ahead.len() * OVERHEAD > MAX_OVERHEAD + self.capacity;
             return if is_too_much {
                 Err(TooManyGaps)
             } else {
@@ -288,7 +288,7 @@ mod tests {
             let mut assembler = Assembler::default();
             for (count, at) in (1..).zip(order) {
                 assembler.insert(at, &[byte(at)]).unwrap();
-                assert!(assembler.memory() <= MOST_OVERHEAD + 3 * count, "{count}");
+                assert!(assembler.memory() <= MAX_OVERHEAD + 3 * count, "{count}");
             }
             assert!(read_all(&mut assembler) == data(0..END));
             assert_eq!(assembler.memory(), 0);

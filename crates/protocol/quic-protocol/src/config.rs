@@ -7,8 +7,8 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use rustls::quic::Suite;
 
-use crate::frame::MOST_STREAMS;
-use crate::remote_ids::MOST_REMOTE_IDS;
+use crate::frame::MAX_STREAM_COUNT;
+use crate::remote_ids::MAX_REMOTE_IDS;
 use crate::tls::StartTlsSession;
 use crate::token::TokenKey;
 use crate::transport_parameters::TransportParameters;
@@ -179,9 +179,9 @@ pub(crate) fn transport_parameters(config: &TransportConfig) -> TransportParamet
         max_stream_data_bidi_local: limit(config.stream_receive_window),
         max_stream_data_bidi_remote: limit(config.stream_receive_window),
         max_stream_data_uni: limit(config.stream_receive_window),
-        max_streams_bidi: config.max_bidirectional_streams.min(MOST_STREAMS),
-        max_streams_uni: config.max_unidirectional_streams.min(MOST_STREAMS),
-        active_connection_id_limit: MOST_REMOTE_IDS as u64,
+        max_streams_bidi: config.max_bidirectional_streams.min(MAX_STREAM_COUNT),
+        max_streams_uni: config.max_unidirectional_streams.min(MAX_STREAM_COUNT),
+        active_connection_id_limit: MAX_REMOTE_IDS as u64,
         grease_quic_bit: true,
         ..TransportParameters::default()
     }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use aws_lc_rs::hmac;
 
 /// The most bytes of a connection ID in version 1.
-pub(crate) const MOST_LENGTH: usize = 20;
+pub(crate) const MAX_LENGTH: usize = 20;
 /// The bytes of a stateless reset token.
 pub(crate) const RESET_TOKEN_LENGTH: usize = 16;
 
@@ -15,13 +15,13 @@ pub(crate) const RESET_TOKEN_LENGTH: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     length: u8,
-    bytes: [u8; MOST_LENGTH],
+    bytes: [u8; MAX_LENGTH],
 }
 
 impl ConnectionId {
     /// The connection ID with these bytes; what exceeds 20 bytes is left out.
     pub fn new(id: &[u8]) -> Self {
-        let mut bytes = [0; MOST_LENGTH];
+        let mut bytes = [0; MAX_LENGTH];
         let mut length = 0;
         for (to, from) in bytes.iter_mut().zip(id) {
             *to = *from;
@@ -32,7 +32,7 @@ impl ConnectionId {
 
     /// The connection ID with these bytes, unless there are more than 20.
     pub(crate) fn checked(id: &[u8]) -> Option<Self> {
-        (id.len() <= MOST_LENGTH).then(|| Self::new(id))
+        (id.len() <= MAX_LENGTH).then(|| Self::new(id))
     }
 }
 

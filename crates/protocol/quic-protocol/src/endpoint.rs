@@ -26,11 +26,11 @@ use crate::token::OpenedToken;
 use crate::version::{QuicVersion, VersionInformation};
 
 /// The least size of a datagram with an Initial packet (RFC 9000 section 14.1).
-const LEAST_INITIAL: usize = 1_200;
+const MIN_INITIAL: usize = 1_200;
 /// The least length of the connection ID that a client chooses (section 7.2).
-const LEAST_CHOSEN_ID: usize = 8;
+const MIN_CHOSEN_ID: usize = 8;
 /// A stateless reset is shorter than the packet that it responds to, and has at least this size (section 10.3).
-const LEAST_RESET: usize = 5 + RESET_TOKEN_LENGTH;
+const MIN_RESET: usize = 5 + RESET_TOKEN_LENGTH;
 const USUAL_RESET: u64 = 38;
 /// The least time between two stateless resets, which may go to forged addresses. After a restart, all clients need one.
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
@@ -175,7 +175,7 @@ impl ProtocolEndpoint {
 
     /// The connection to which a datagram is a stateless reset (section 10.3.1).
     fn find_reset(&self, remote: SocketAddr, datagram: &[u8]) -> Option<&ConnectionHandle> {
-        if self.reset_tokens.is_empty() || datagram.len() < LEAST_RESET {
+        if self.reset_tokens.is_empty() || datagram.len() < MIN_RESET {
             return None;
         }
         let token = ResetToken(*datagram.last_chunk()?);
@@ -191,7 +191,7 @@ impl ProtocolEndpoint {
         source: DatagramSource,
         response: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        if self.server.is_none() || size < LEAST_INITIAL {
+        if self.server.is_none() || size < MIN_INITIAL {
             return None;
         }
         response.push(LONG_HEADER | FIXED_BIT);
@@ -219,7 +219,7 @@ impl ProtocolEndpoint {
         let is_too_soon = self
             .last_reset
             .is_some_and(|last| now.saturating_duration_since(last) < RESET_INTERVAL);
-        let most = size.checked_sub(1).filter(|most| *most >= LEAST_RESET)?;
+        let most = size.checked_sub(1).filter(|most| *most >= MIN_RESET)?;
         if is_too_soon || !self.generator.is_valid(destination) {
             return None;
         }
@@ -246,12 +246,12 @@ impl ProtocolEndpoint {
         response: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         let server = self.server.as_ref()?;
-        if datagram.len() < LEAST_INITIAL {
+        if datagram.len() < MIN_INITIAL {
             return None;
         }
         let mut copy = datagram.to_vec();
         let (mut packet, _) = Packet::parse(&mut copy, self.generator.length()).ok()?;
-        if packet.kind != PacketKind::Initial || packet.destination.len() < LEAST_CHOSEN_ID {
+        if packet.kind != PacketKind::Initial || packet.destination.len() < MIN_CHOSEN_ID {
             return None;
         }
         let (destination, client) = (packet.destination, packet.source);
@@ -399,7 +399,7 @@ impl ProtocolEndpoint {
             is_greased: false,
         }
         .write(response);
-        let most = LEAST_INITIAL - response.len() - TAG;
+        let most = MIN_INITIAL - response.len() - TAG;
         frame::write_close(false, code.into(), 0, &[], most, response);
         if !start.seal(response, &*keys.local.header, &*keys.local.packet) {
             response.clear();
@@ -433,7 +433,7 @@ impl ProtocolEndpoint {
         parameters.write(&mut bytes);
         let tls = ClientConnection::new(Arc::clone(&config.tls), version.tls(), name, bytes)
             .map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let initial_destination = ConnectionId::new(&random::secret::<LEAST_CHOSEN_ID>());
+        let initial_destination = ConnectionId::new(&random::secret::<MIN_CHOSEN_ID>());
         let suite = self.config.initial_suite;
         let initial_keys = tls::initial_keys(suite, version, &initial_destination, Side::Client);
         let connection = Connection::new(

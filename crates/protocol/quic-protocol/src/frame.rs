@@ -10,9 +10,9 @@ use crate::stream_id::{Dir, StreamId};
 use crate::varint::{self, Reader};
 
 /// The most streams of a kind (section 4.6).
-pub(crate) const MOST_STREAMS: u64 = 1 << 60;
+pub(crate) const MAX_STREAM_COUNT: u64 = 1 << 60;
 /// The most bytes of a reason that is sent.
-const MOST_REASON: usize = 512;
+const MAX_REASON: usize = 512;
 
 /// The types of frames.
 pub(crate) mod kind {
@@ -226,7 +226,7 @@ impl<'a> QuicFrame<'a> {
                     kind::MAX_STREAMS_BIDI => Dir::Bi,
                     _ => Dir::Uni,
                 },
-                most: reader.integer().filter(|most| *most <= MOST_STREAMS)?,
+                most: reader.integer().filter(|most| *most <= MAX_STREAM_COUNT)?,
             },
             kind::DATA_BLOCKED => {
                 reader.integer()?;
@@ -238,7 +238,9 @@ impl<'a> QuicFrame<'a> {
                 Self::StreamDataBlocked(stream)
             }
             kind::STREAMS_BLOCKED_BIDI | kind::STREAMS_BLOCKED_UNI => {
-                reader.integer().filter(|limit| *limit <= MOST_STREAMS)?;
+                reader
+                    .integer()
+                    .filter(|limit| *limit <= MAX_STREAM_COUNT)?;
                 Self::StreamsBlocked
             }
             kind::NEW_CONNECTION_ID => Self::NewConnectionId(NewConnectionId::read(reader)?),
@@ -349,7 +351,7 @@ impl NewConnectionId {
     }
 
     /// The most bytes of the frame.
-    pub(crate) const MOST: usize = 1 + 8 + 8 + 1 + 20 + RESET_TOKEN_LENGTH;
+    pub(crate) const MAX: usize = 1 + 8 + 8 + 1 + 20 + RESET_TOKEN_LENGTH;
 }
 
 /// Writes a frame that has only integers.
@@ -379,12 +381,12 @@ pub(crate) fn write_ack(
     buffer: &mut Vec<u8>,
 ) -> bool {
     /// The most bytes without further ranges.
-    const LEAST: usize = 1 + 8 * 3 + 2 + 8 * 3;
+    const MIN: usize = 1 + 8 * 3 + 2 + 8 * 3;
     /// The most ranges, so that their count has one byte.
-    const MOST_RANGES: usize = 32;
+    const MAX_RANGES: usize = 32;
 
     let mut ranges = received.iter().rev();
-    let Some(first) = ranges.next().filter(|_| most >= LEAST) else {
+    let Some(first) = ranges.next().filter(|_| most >= MIN) else {
         return false;
     };
     let kind = match ecn {
@@ -399,7 +401,7 @@ pub(crate) fn write_ack(
     varint::write(first.end - first.start - 1, buffer);
     let mut count = 0;
     let mut before = first.start;
-    for range in ranges.take(MOST_RANGES) {
+    for range in ranges.take(MAX_RANGES) {
         let gap = before - range.end - 1;
         let length = range.end - range.start - 1;
         let size = varint::size(gap) + varint::size(length);
@@ -473,9 +475,7 @@ pub(crate) fn write_close(
     } else {
         write_integers(kind::CONNECTION_CLOSE, [code, frame], buffer)
     }
-    let room = most
-        .saturating_sub(most_of_integers(2) + 2)
-        .min(MOST_REASON);
+    let room = most.saturating_sub(most_of_integers(2) + 2).min(MAX_REASON);
     let reason = reason.get(..room).unwrap_or(reason);
     varint::write(reason.len() as u64, buffer);
     buffer.extend_from_slice(reason);

@@ -6,7 +6,7 @@ use crate::frame::NewConnectionId;
 
 /// Connection IDs of this end that are active: enough for a client that migrates twice in a round trip. Each costs a frame,
 /// two signatures and memory of the endpoint.
-pub(crate) const MOST_LOCAL_IDS: u64 = 3;
+pub(crate) const MAX_LOCAL_IDS: u64 = 3;
 
 /// The connection IDs by which packets reach this end.
 #[derive(Debug)]

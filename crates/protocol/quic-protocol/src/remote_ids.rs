@@ -5,9 +5,9 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::frame::NewConnectionId;
 
 /// Connection IDs of the peer that are kept, `active_connection_id_limit`.
-pub(crate) const MOST_REMOTE_IDS: usize = 5;
+pub(crate) const MAX_REMOTE_IDS: usize = 5;
 /// RETIRE_CONNECTION_ID frames that wait to be sent (section 5.1.2).
-const MOST_RETIRED: usize = 64;
+const MAX_RETIRED: usize = 64;
 
 /// The connection IDs by which packets reach the peer: the active one and spare ones.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl RemoteIds {
                 has_changed = self.next()?;
             }
         }
-        if self.spare.len() + 1 > MOST_REMOTE_IDS {
+        if self.spare.len() + 1 > MAX_REMOTE_IDS {
             return Err(TransportError::new(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
                 "more connection IDs than the limit",
@@ -127,7 +127,7 @@ impl RemoteIds {
 
     /// RETIRE_CONNECTION_ID has to be sent for this one.
     pub(crate) fn retire(&mut self, sequence: u64) -> Result<(), TransportError> {
-        if self.retired.len() >= MOST_RETIRED {
+        if self.retired.len() >= MAX_RETIRED {
             return Err(TransportError::new(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
                 "too many connection IDs to retire",
@@ -220,6 +220,6 @@ mod tests {
         let mut ids = ids();
         let failed = (1..).find_map(|sequence| ids.on_new(&new(sequence, sequence)).err());
         assert_eq!(u64::from(failed.unwrap().code), 9);
-        assert!(ids.retired.len() <= MOST_RETIRED);
+        assert!(ids.retired.len() <= MAX_RETIRED);
     }
 }

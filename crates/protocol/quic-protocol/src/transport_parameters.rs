@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::connection_id::{ConnectionId, RESET_TOKEN_LENGTH, ResetToken};
 use crate::error::TransportError;
-use crate::frame::MOST_STREAMS;
+use crate::frame::MAX_STREAM_COUNT;
 use crate::stream_id::Side;
 use crate::varint::{self, Reader};
 use crate::version::VersionInformation;
@@ -35,13 +35,13 @@ mod id {
 }
 
 /// The least value of `max_udp_payload_size`.
-const LEAST_UDP_PAYLOAD: u64 = 1_200;
+const MIN_UDP_PAYLOAD: u64 = 1_200;
 /// The largest value of `ack_delay_exponent`.
-const MOST_ACK_DELAY_EXPONENT: u64 = 20;
+const MAX_ACK_DELAY_EXPONENT: u64 = 20;
 /// `max_ack_delay` is less than this.
 const ACK_DELAY_END: u64 = 1 << 14;
 /// The least value of `active_connection_id_limit`.
-const LEAST_ACTIVE_IDS: u64 = 2;
+const MIN_ACTIVE_IDS: u64 = 2;
 
 /// The transport parameters of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Default for TransportParameters {
             max_ack_delay: 25,
             disable_active_migration: false,
             preferred: None,
-            active_connection_id_limit: LEAST_ACTIVE_IDS,
+            active_connection_id_limit: MIN_ACTIVE_IDS,
             initial_source: None,
             retry_source: None,
             grease_quic_bit: false,
@@ -141,7 +141,7 @@ impl TransportParameters {
             (
                 id::ACTIVE_CONNECTION_ID_LIMIT,
                 self.active_connection_id_limit,
-                LEAST_ACTIVE_IDS,
+                MIN_ACTIVE_IDS,
             ),
         ];
         for (id, value, default) in integers {
@@ -232,7 +232,7 @@ impl TransportParameters {
                 self.reset_token = Some(ResetToken(value.try_into().ok()?));
             }
             id::MAX_UDP_PAYLOAD_SIZE => {
-                self.max_udp_payload_size = integer().filter(|size| *size >= LEAST_UDP_PAYLOAD)?;
+                self.max_udp_payload_size = integer().filter(|size| *size >= MIN_UDP_PAYLOAD)?;
             }
             id::INITIAL_MAX_DATA => self.max_data = integer()?,
             id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL => self.max_stream_data_bidi_local = integer()?,
@@ -241,13 +241,13 @@ impl TransportParameters {
             }
             id::INITIAL_MAX_STREAM_DATA_UNI => self.max_stream_data_uni = integer()?,
             id::INITIAL_MAX_STREAMS_BIDI => {
-                self.max_streams_bidi = integer().filter(|most| *most <= MOST_STREAMS)?;
+                self.max_streams_bidi = integer().filter(|most| *most <= MAX_STREAM_COUNT)?;
             }
             id::INITIAL_MAX_STREAMS_UNI => {
-                self.max_streams_uni = integer().filter(|most| *most <= MOST_STREAMS)?;
+                self.max_streams_uni = integer().filter(|most| *most <= MAX_STREAM_COUNT)?;
             }
             id::ACK_DELAY_EXPONENT => {
-                let exponent = integer().filter(|exponent| *exponent <= MOST_ACK_DELAY_EXPONENT)?;
+                let exponent = integer().filter(|exponent| *exponent <= MAX_ACK_DELAY_EXPONENT)?;
                 self.ack_delay_exponent = exponent as u8;
             }
             id::MAX_ACK_DELAY => {
@@ -256,7 +256,7 @@ impl TransportParameters {
             id::DISABLE_ACTIVE_MIGRATION => self.disable_active_migration = is_set()?,
             id::PREFERRED_ADDRESS => self.preferred = Some(preferred_address(value)?),
             id::ACTIVE_CONNECTION_ID_LIMIT => {
-                let limit = integer().filter(|limit| *limit >= LEAST_ACTIVE_IDS)?;
+                let limit = integer().filter(|limit| *limit >= MIN_ACTIVE_IDS)?;
                 self.active_connection_id_limit = limit;
             }
             id::INITIAL_SOURCE => self.initial_source = Some(connection_id()?),
@@ -304,7 +304,7 @@ mod tests {
             max_stream_data_bidi_local: 1,
             max_stream_data_bidi_remote: 2,
             max_stream_data_uni: 3,
-            max_streams_bidi: MOST_STREAMS,
+            max_streams_bidi: MAX_STREAM_COUNT,
             max_streams_uni: 5,
             ack_delay_exponent: 20,
             max_ack_delay: ACK_DELAY_END - 1,

@@ -25,7 +25,7 @@ const LARGEST_ROOTS: u64 = 16 << 20;
 
 /// How far the clock of this machine may differ from that of an authority. Certificates are commonly valid from an hour
 /// before they are issued.
-const MOST_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
 /// The longest time that an authority is not asked because it said so.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -229,7 +229,7 @@ fn clock_error(headers: &HeaderMap, now: SystemTime) -> Option<ClockError> {
         Ok(difference) => (true, difference),
         Err(error) => (false, error.duration()),
     };
-    (difference > MOST_CLOCK_DIFFERENCE).then_some(ClockError {
+    (difference > MAX_CLOCK_DIFFERENCE).then_some(ClockError {
         is_ahead,
         difference,
     })

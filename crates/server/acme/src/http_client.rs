@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::issue_error::{IssueError, causes};
 
 /// The most bytes of a response that are read, for error messages.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// A request.
 pub(crate) struct HttpExchange<'a> {
@@ -63,7 +63,7 @@ pub(crate) async fn fetch(exchange: HttpExchange<'_>) -> Result<HttpResult, Issu
             .await
             .map_err(|error| failed(causes(&error)))?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MOST_BYTES).collect();
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect();
         let body = body.await.map(|body| body.to_bytes()).unwrap_or_default();
         let text = String::from_utf8_lossy(&body);
         let line = text.trim().lines().next().unwrap_or_default();

@@ -32,7 +32,7 @@ const DNS_LABEL: &str = "_acme-challenge";
 /// The interval in which a machine looks whether another one has created the account.
 const ACCOUNT_LOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// After so many failed attempts, an order that cannot be looked at is replaced by a new one.
-const MOST_FAILURES_OF_ONE_ORDER: u32 = 3;
+const MAX_FAILURES_OF_ONE_ORDER: u32 = 3;
 /// How long other machines may take to read a challenge.
 const SPREADING_TIME: Duration = Duration::from_secs(3);
 
@@ -342,7 +342,7 @@ impl CertificateOrder<'_> {
                 let error = IssueError::from(error);
                 // An authority that has forgotten the order says so. It is not given up for other failures, unless there are many.
                 let is_given_up =
-                    self.observations.is_refusal() || state.failures >= MOST_FAILURES_OF_ONE_ORDER;
+                    self.observations.is_refusal() || state.failures >= MAX_FAILURES_OF_ONE_ORDER;
                 return if is_given_up && error.is_of_the_request() {
                     Ok(None)
                 } else {

@@ -17,9 +17,9 @@ use crate::settings::{ChallengeKind, ManagedCertificate};
 /// How long an address may take to respond.
 const PROBE_PATIENCE: Duration = Duration::from_secs(4);
 /// The most bytes of its response that are read.
-const MOST_BYTES: u64 = 4096;
+const MAX_BYTES: u64 = 4096;
 /// The most addresses of a name that are looked at.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 const HTTP_PORT: u16 = 80;
 
 /// What was found at an address of a name.
@@ -71,7 +71,7 @@ async fn check_name(
     let [token, value] = [random_text()?, random_text()?];
     let _open = challenges.add_http(&token, &value);
     let mut findings = Vec::new();
-    for address in addresses.iter().take(MOST_ADDRESSES) {
+    for address in addresses.iter().take(MAX_ADDRESSES) {
         let finding = if is_local(*address) {
             AddressFinding::Here
         } else {
@@ -175,7 +175,7 @@ async fn probe(name: &str, address: SocketAddr, token: &str, value: &str) -> Add
         );
         stream.write_all(request.as_bytes()).await?;
         let mut response = Vec::new();
-        stream.take(MOST_BYTES).read_to_end(&mut response).await?;
+        stream.take(MAX_BYTES).read_to_end(&mut response).await?;
         Ok::<_, std::io::Error>(response)
     };
     match tokio::time::timeout(PROBE_PATIENCE, exchange).await {

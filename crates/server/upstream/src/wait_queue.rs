@@ -56,7 +56,7 @@ struct ServiceOrder {
 }
 
 /// The newest request is served first if more than this number of the last 32 were abandoned.
-const MOST_ABANDONED: u32 = u32::BITS / 2;
+const MAX_ABANDONED: u32 = u32::BITS / 2;
 
 /// The oldest request is served first again after so many responses while no client gave up.
 const CALM_RESPONSES: u32 = 64;
@@ -70,7 +70,7 @@ impl ServiceOrder {
         self.abandoned = self.abandoned << 1 | u32::from(outcome == QueueOutcome::Abandoned);
         // With first in, first out and more requests than an origin serves, each response came just after its
         // client had gone, so that nobody got one.
-        if self.abandoned.count_ones() > MOST_ABANDONED {
+        if self.abandoned.count_ones() > MAX_ABANDONED {
             self.is_newest_first = true;
         } else if self.responses >= CALM_RESPONSES {
             self.is_newest_first = false;
@@ -257,7 +257,7 @@ mod tests {
     fn newest_first() -> (Numbers, Vec<(WaitTicket, oneshot::Receiver<u32>)>) {
         let mut queue = Numbers::default();
         let waiting = enter(&mut queue, 10);
-        record(&mut queue, Abandoned, MOST_ABANDONED + 1);
+        record(&mut queue, Abandoned, MAX_ABANDONED + 1);
         (queue, waiting)
     }
 
@@ -267,11 +267,11 @@ mod tests {
         let mut waiting = enter(&mut queue, 10);
         for _ in 0..10 {
             // Exactly half.
-            record(&mut queue, Abandoned, MOST_ABANDONED);
-            record(&mut queue, Responded, MOST_ABANDONED);
+            record(&mut queue, Abandoned, MAX_ABANDONED);
+            record(&mut queue, Responded, MAX_ABANDONED);
         }
         assert_eq!(serve(&mut queue, &mut waiting, 2), [1, 2]);
-        record(&mut queue, Abandoned, MOST_ABANDONED + 1);
+        record(&mut queue, Abandoned, MAX_ABANDONED + 1);
         assert_eq!(serve(&mut queue, &mut waiting, 2), [10, 9]);
         waiting.extend(enter(&mut queue, 1));
         assert_eq!(serve(&mut queue, &mut waiting, 3), [11, 8, 7]);

@@ -15,7 +15,7 @@ use crate::{
 const CLOSE: f64 = 1.03;
 
 /// The most loads of a search.
-const LOADS_MOST: usize = 24;
+const MAX_LOADS: usize = 24;
 
 /// How long the closed loop at the begin takes, which finds the order of the rate.
 const ESTIMATE: Duration = Duration::from_secs(1);
@@ -194,7 +194,7 @@ pub fn find_max(
         loads: Vec::new(),
         report: None,
     };
-    while result.loads.len() < LOADS_MOST && !search.is_over() {
+    while result.loads.len() < MAX_LOADS && !search.is_over() {
         let rate = search.next;
         let mut load = plan.clone();
         load.rate = Some(ArrivalRate::constant(rate).map_err(BenchError::Plan)?);
@@ -321,7 +321,7 @@ mod tests {
             }
             let good = search.good.unwrap();
             assert!(good <= limit && good > limit / CLOSE, "{good} {limit}");
-            assert!(loads <= LOADS_MOST, "{loads}");
+            assert!(loads <= MAX_LOADS, "{loads}");
         }
     }
 }

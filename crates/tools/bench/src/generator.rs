@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 const BUSY: f64 = 0.9;
 
 /// A schedule that was missed by more than this for one in a hundred requests was not kept.
-const LAG_MOST: Duration = Duration::from_millis(5);
+const MAX_LAG: Duration = Duration::from_millis(5);
 
 /// A reading of the thread that calls.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ impl ThreadUse {
 pub(crate) fn bottleneck(threads: &[ThreadUse], lag: Option<&Histogram<u64>>) -> Option<String> {
     if let Some(lag) = lag {
         let missed = Duration::from_nanos(lag.value_at_quantile(0.99));
-        return (missed > LAG_MOST).then(|| {
+        return (missed > MAX_LAG).then(|| {
             format!(
                 "the generator began 1% of the requests more than {:.1} ms after they were due",
                 missed.as_secs_f64() * 1e3

@@ -19,7 +19,7 @@ use crate::worker::{Phase, WorkerMessage, WorkerResult};
 use crate::{BenchError, WebSocketMode};
 
 /// The most intervals; what comes later is in the last one.
-const MOST_INTERVALS: usize = 100_000;
+const MAX_INTERVALS: usize = 100_000;
 
 /// How often the consumption of the server is read at most.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -221,7 +221,7 @@ impl LoadControl<'_> {
         counts: &IntervalCounts,
         observe: &mut dyn FnMut(&LoadProgress),
     ) {
-        let index = index.min(MOST_INTERVALS);
+        let index = index.min(MAX_INTERVALS);
         if self.series.len() <= index {
             self.series.resize(index + 1, IntervalCounts::default());
             self.arrived.resize(index + 1, 0);

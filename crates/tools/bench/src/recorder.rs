@@ -28,7 +28,7 @@ impl MeasurementWindow {
 }
 
 /// The most bytes of a response that are kept.
-const SAMPLE_MOST: usize = 1 << 20;
+const MAX_SAMPLE: usize = 1 << 20;
 
 /// What a server responds with.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub struct ResponseSample {
 impl ResponseSample {
     pub(crate) fn add(&mut self, data: &[u8]) {
         self.length += data.len() as u64;
-        let room = SAMPLE_MOST.saturating_sub(self.begin.len());
+        let room = MAX_SAMPLE.saturating_sub(self.begin.len());
         let kept = data.get(..room.min(data.len())).unwrap_or_default();
         self.begin.extend_from_slice(kept);
         self.digest.write(data);

@@ -202,7 +202,7 @@ impl Widget for LatencyHeat<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_course::INTERVALS_MOST;
+    use crate::load_course::MAX_INTERVALS;
     use ratatui::backend::TestBackend;
 
     fn interval(number: u64, failed: u64) -> LoadProgress {
@@ -279,7 +279,7 @@ mod tests {
         for number in 0..2000 {
             screen.course.add(interval(number, 0));
         }
-        assert_eq!(screen.course.intervals.len(), INTERVALS_MOST);
+        assert_eq!(screen.course.intervals.len(), MAX_INTERVALS);
         for (width, height) in [(1, 1), (12, 3), (20, 14), (300, 100)] {
             shown(width, height, &screen);
         }

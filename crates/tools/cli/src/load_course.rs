@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use apus_bench::{LoadProgress, format_rate};
 
 /// The most intervals that are kept: more than terminals have columns.
-pub(crate) const INTERVALS_MOST: usize = 512;
+pub(crate) const MAX_INTERVALS: usize = 512;
 
 /// The rate that is shown is that of the last second, or of the time in which as many responses come on average.
 const RATE_SECONDS: f64 = 1.0;
@@ -39,7 +39,7 @@ impl LoadCourse {
         if progress.good > 0 {
             (self.p50_ms, self.p99_ms) = (progress.p50_ms, progress.p99_ms);
         }
-        if self.intervals.len() == INTERVALS_MOST {
+        if self.intervals.len() == MAX_INTERVALS {
             self.intervals.pop_front();
         }
         self.intervals.push_back(progress);

@@ -25,7 +25,7 @@ use crate::{
 /// The largest body of a request, in bytes, after which its connection is used again. PHP reads that much at
 /// once, or discards it with the request. Of a larger one, the rest that a script did not read stays in the
 /// connection, and PHP closes it when it finds that rest instead of the next request.
-const REUSED_MOST: u64 = 8 * 1024;
+const MAX_REUSED: u64 = 8 * 1024;
 
 /// A connection that speaks FastCGI.
 ///
@@ -153,7 +153,7 @@ impl FastCgiClientConnection {
     fn give_back(mut self: Box<Self>) {
         if !self.serial.codec.keeps_alive()
             || !self.serial.upload.is_whole()
-            || self.serial.upload.body_bytes() > REUSED_MOST
+            || self.serial.upload.body_bytes() > MAX_REUSED
             || !self.serial.input.is_empty()
         {
             return;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use apus_codec::h2::{ConnectionError, ErrorCode};
-use apus_transport::write_batch::UNSENT_MOST;
+use apus_transport::write_batch::MAX_UNSENT;
 use apus_transport::{InputBuffer, PollBudget, Transport, yield_to_events};
 
 use super::protocol::Http2ClientProtocol;
@@ -40,7 +40,7 @@ impl Http2ClientDriver {
         timeouts: &Timeouts,
         streams: OriginStreams<Http2ClientProtocol>,
     ) -> Self {
-        transport.limit_unsent(UNSENT_MOST);
+        transport.limit_unsent(MAX_UNSENT);
         Self {
             streams,
             transport,

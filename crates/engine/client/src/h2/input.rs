@@ -4,12 +4,12 @@ use std::task::{Context, Poll};
 
 use apus_codec::h2::{ConnectionError, ErrorCode, Http2Event};
 
-use super::OUT_MOST;
+use super::MAX_OUT;
 use super::driver::Http2ClientDriver;
 use crate::streams::CloseReason;
 
 /// The most bytes that are read before they are handled.
-const READ_MOST: usize = 16 * 1024;
+const MAX_READ: usize = 16 * 1024;
 
 impl Http2ClientDriver {
     /// Reads the input and handles its frames; returns whether there was any.
@@ -35,13 +35,13 @@ impl Http2ClientDriver {
 
     /// Whether more input would only produce more output.
     fn is_choked(&self) -> bool {
-        self.streams.protocol.out.len() >= OUT_MOST
+        self.streams.protocol.out.len() >= MAX_OUT
     }
 
     /// Reads the available input, up to a buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Result<usize, CloseReason<ConnectionError>> {
         let mut read = 0;
-        while read < READ_MOST {
+        while read < MAX_READ {
             let room = self.input.room(&self.streams.protocol.buffers);
             match self.transport.poll_read(cx, room)? {
                 Poll::Ready(0) if read == 0 => return Err(CloseReason::Closed),

@@ -6,7 +6,7 @@
 //! that were not read, a share of that for each stream, so that a slow reader holds up no other; and a field
 //! section for each stream. A response that has ended belongs to its reader, together with the bytes that
 //! were not read. Of the bytes that the origin does not take, it holds at most [`BATCH`] beside the current
-//! frame of each stream, and [`OUT_MOST`] of replies to frames, past which it reads no more.
+//! frame of each stream, and [`MAX_OUT`] of replies to frames, past which it reads no more.
 //!
 //! [`RECEIVE_WINDOW`]: crate::streams::RECEIVE_WINDOW
 
@@ -25,7 +25,7 @@ use crate::streams::MultiplexedClient;
 use crate::{ResponseRules, Timeouts};
 
 /// The most bytes of output; past it nothing more is read.
-const OUT_MOST: usize = 2 * BATCH;
+const MAX_OUT: usize = 2 * BATCH;
 
 /// Starts HTTP/2 over a new connection, on a task of this thread. `timeouts` are those of the connection
 /// as a whole: how long the origin may take none of what is written; and, because a PING travels no

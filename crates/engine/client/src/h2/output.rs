@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use apus_codec::h2::ConnectionError;
-use apus_transport::write_batch::{BATCH, FRAME_HEADER, LARGE_WRITE, SPACE_LEAST};
+use apus_transport::write_batch::{BATCH, FRAME_HEADER, LARGE_WRITE, MIN_SPACE};
 
 use super::driver::Http2ClientDriver;
 use crate::streams::CloseReason;
@@ -63,7 +63,7 @@ impl Http2ClientDriver {
     /// Gathers data up to the size of a batch.
     fn fill(&mut self) {
         while let Some(room) = BATCH.checked_sub(self.streams.protocol.out.len() + FRAME_HEADER)
-            && room >= SPACE_LEAST
+            && room >= MIN_SPACE
         {
             let Some((key, most)) = self.streams.protocol.codec.next_send() else {
                 return;

@@ -6,10 +6,10 @@
 //! # Memory
 //!
 //! An origin can make a connection hold [`RECEIVE_WINDOW`] bytes of bodies that were not read, and of one stream
-//! [`STREAM_RECEIVE_WINDOW`] and [`UNREAD_MOST`], so that a slow reader holds up no other; and a field section for each
+//! [`STREAM_RECEIVE_WINDOW`] and [`MAX_UNREAD`], so that a slow reader holds up no other; and a field section for each
 //! stream. Of a request's body that the origin does not take, it holds at most a chunk beside what QUIC has sent.
 //!
-//! [`UNREAD_MOST`]: apus_h3_quic::UNREAD_MOST
+//! [`MAX_UNREAD`]: apus_h3_quic::MAX_UNREAD
 
 mod driver;
 mod endpoint;
@@ -39,7 +39,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// The limit of a handshake, above all limits of those who wait for one.
-const HANDSHAKE_MOST: Duration = Duration::from_secs(86_400);
+const MAX_HANDSHAKE: Duration = Duration::from_secs(86_400);
 
 /// The unidirectional streams of an origin: three are used, and one may be for tests of extensibility at a time (RFC 9114
 /// section 6.2.3).
@@ -70,7 +70,7 @@ fn settings() -> QuicSettings {
         send_window: SEND_WINDOW,
         max_idle_timeout: IDLE_TIMEOUT,
         keep_alive: Some(KEEP_ALIVE),
-        handshake_timeout: HANDSHAKE_MOST,
+        handshake_timeout: MAX_HANDSHAKE,
         // A server opens no bidirectional streams (section 6.1).
         max_bidirectional_streams: 0,
         max_unidirectional_streams: UNIDIRECTIONAL_STREAMS,

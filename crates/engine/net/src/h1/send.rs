@@ -12,7 +12,7 @@ use apus_http::{Body, BodyError, Frame};
 
 use super::Http1Connection;
 use super::request_body::Http1RequestBody;
-use super::write::{BodySendError, COPY_MOST};
+use super::write::{BodySendError, MAX_COPY};
 
 /// Encoded bytes that are gathered before a write, while more are available.
 pub(super) const GATHER: usize = 32 * 1024;
@@ -22,7 +22,7 @@ impl Http1Connection<'_> {
     pub(super) fn append_small_body(&mut self, body: &Body) -> Option<u64> {
         let bytes: &[u8] = match body {
             Body::Empty => &[],
-            Body::Bytes(bytes) if bytes.len() <= COPY_MOST => bytes,
+            Body::Bytes(bytes) if bytes.len() <= MAX_COPY => bytes,
             _ => return None,
         };
         self.out.extend_from_slice(bytes);

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::Http1Connection;
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
-pub(super) const COPY_MOST: usize = 4 * 1024;
+pub(super) const MAX_COPY: usize = 4 * 1024;
 
 /// How much of a file is sent before other connections are polled.
 const FILE_TURN: u64 = 1024 * 1024;
@@ -81,7 +81,7 @@ impl Http1Connection<'_> {
 
     /// Sends a part of a body that is in memory, now or with the next write.
     pub(super) async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() <= COPY_MOST {
+        if bytes.len() <= MAX_COPY {
             self.out.extend_from_slice(bytes);
             return Ok(());
         }

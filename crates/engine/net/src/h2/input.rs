@@ -7,17 +7,17 @@ use std::time::Instant;
 use apus_codec::h2::{ConnectionError, Http2Event};
 use apus_http::BodyError;
 
-use super::{Http2Connection, Http2End, OUT_MOST};
+use super::{Http2Connection, Http2End, MAX_OUT};
 use crate::streams::StreamRequest;
 
 /// The most bytes that are read before they are handled.
-const READ_MOST: usize = 16 * 1024;
+const MAX_READ: usize = 16 * 1024;
 
 impl Http2Connection<'_> {
     /// Reads the input and handles its frames; returns whether there was any.
     pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         // Frames whose replies cannot be sent are not read: the replies would gather here.
-        if self.end.is_some() || self.streams.protocol.out.len() >= OUT_MOST {
+        if self.end.is_some() || self.streams.protocol.out.len() >= MAX_OUT {
             return Ok(false);
         }
         let was_open = self.half_closed.is_none();
@@ -38,7 +38,7 @@ impl Http2Connection<'_> {
     /// Reads the available input, up to a buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         let mut read = 0;
-        while read < READ_MOST && self.half_closed.is_none() {
+        while read < MAX_READ && self.half_closed.is_none() {
             let room = self.input.room(&self.worker.buffers);
             match self.transport.poll_read(cx, room) {
                 Poll::Ready(Ok(0)) => {
@@ -64,7 +64,7 @@ impl Http2Connection<'_> {
         let mut ended_head = false;
         self.unhandled = true;
         while self.end.is_none()
-            && self.streams.protocol.out.len() < OUT_MOST
+            && self.streams.protocol.out.len() < MAX_OUT
             && !self.streams.budget.is_full_of_requests()
         {
             let (codec, frames) = self.streams.protocol.parts();

@@ -9,8 +9,8 @@
 //! # Memory
 //!
 //! While it works, a connection holds an input buffer of 64 KiB, or more if its largest frame needs it; and a
-//! batch of at most [`BATCH`] bytes with data, which is not copied if it is in memory, or [`OUT_MOST`] of
-//! heads and other frames. The kernel holds [`UNSENT_MOST`] bytes that it cannot send yet. TLS gets a batch
+//! batch of at most [`BATCH`] bytes with data, which is not copied if it is in memory, or [`MAX_OUT`] of
+//! heads and other frames. The kernel holds [`MAX_UNSENT`] bytes that it cannot send yet. TLS gets a batch
 //! only when the socket has space for it, so that it normally holds no encrypted bytes and never more than a
 //! batch. A client that does not take its responses is not read.
 //!
@@ -34,7 +34,7 @@ use std::task::{Context, Poll};
 
 use apus_codec::h2::{Http2Codec as Codec, Http2Config};
 use apus_http::ConnectionInfo;
-use apus_transport::write_batch::{BATCH, UNSENT_MOST, WriteBatch};
+use apus_transport::write_batch::{BATCH, MAX_UNSENT, WriteBatch};
 use apus_transport::{InputBuffer, Transport, yield_to_events};
 
 use self::half_closed::Http2HalfClose;
@@ -48,14 +48,14 @@ use crate::worker::{Worker, WorkerListener};
 
 /// The least size of a batch, one TLS record, for clients that take less than they are sent: bytes that the
 /// socket does not take hold up more urgent ones.
-const BATCH_LEAST: usize = 16 * 1024;
+const MIN_BATCH: usize = 16 * 1024;
 
 /// The most bytes of output; past it nothing more is read.
-const OUT_MOST: usize = BATCH;
+const MAX_OUT: usize = BATCH;
 
 /// The most bytes that are read and discarded after a connection has ended: bytes that may have been in
 /// flight, and not those that the client sends later.
-const LINGER_MOST: usize = 1024 * 1024;
+const MAX_LINGER: usize = 1024 * 1024;
 
 /// A connection that speaks HTTP/2.
 struct Http2Connection<'a> {
@@ -130,7 +130,7 @@ impl<'a> Http2Connection<'a> {
             input,
             alt_svc,
         } = handoff;
-        transport.limit_unsent(UNSENT_MOST);
+        transport.limit_unsent(MAX_UNSENT);
         worker.counters.h2_connections.add(1);
         let limits = worker.limits();
         let config = Http2Config {
@@ -184,7 +184,7 @@ impl<'a> Http2Connection<'a> {
                 };
                 let patience = LingerLimits {
                     idle,
-                    bytes: LINGER_MOST,
+                    bytes: MAX_LINGER,
                 };
                 linger(self.worker, self.slot, &mut self.transport, patience).await;
             }

@@ -3,9 +3,9 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use apus_transport::write_batch::{BATCH, FRAME_HEADER, LARGE_WRITE, SPACE_LEAST};
+use apus_transport::write_batch::{BATCH, FRAME_HEADER, LARGE_WRITE, MIN_SPACE};
 
-use super::{BATCH_LEAST, Http2Connection};
+use super::{Http2Connection, MIN_BATCH};
 
 impl Http2Connection<'_> {
     /// Writes the pending frames together with as much data as fits; returns whether any bytes left.
@@ -42,7 +42,7 @@ impl Http2Connection<'_> {
                 self.batch = if flushed.is_ready() && !self.streams.protocol.out.is_partial() {
                     (2 * self.batch).min(BATCH)
                 } else {
-                    (self.batch / 2).max(BATCH_LEAST)
+                    (self.batch / 2).max(MIN_BATCH)
                 };
                 match flushed {
                     Poll::Ready(result) => {
@@ -87,7 +87,7 @@ impl Http2Connection<'_> {
                 return self.fail(error);
             }
             let room = self.batch.checked_sub(protocol.out.len() + FRAME_HEADER);
-            let Some(room) = room.filter(|room| *room >= SPACE_LEAST) else {
+            let Some(room) = room.filter(|room| *room >= MIN_SPACE) else {
                 return;
             };
             let Some((key, most)) = protocol.codec.next_send() else {

@@ -9,7 +9,7 @@ use apus_transport::buffers::BufferPool;
 use apus_transport::write_batch::{FRAME_HEADER, WriteBatch};
 use bytes::Bytes;
 
-use super::OUT_MOST;
+use super::MAX_OUT;
 use crate::streams::{self, CompletionObservers, ResetReason, Stall, StreamProtocol};
 
 /// The codec and the bytes to write.
@@ -126,7 +126,7 @@ impl StreamProtocol for Http2Protocol {
     }
 
     fn has_room(&self) -> bool {
-        self.out.len() < OUT_MOST
+        self.out.len() < MAX_OUT
     }
 
     fn send_head(&mut self, stream: StreamKey, head: ResponseHead<'_>) -> (ExpectedBody, u64) {

@@ -14,7 +14,7 @@ use super::{RequestStreams, ResetReason, SlotKey, StreamProtocol};
 use crate::connection_table::NEVER;
 
 /// The number of abandoned streams past which those that have ended are removed from the list.
-const ABANDONED_MOST: usize = 64;
+const MAX_ABANDONED: usize = 64;
 
 /// How long the client of an abandoned stream may take to see that its response is complete. curl 7.88, for
 /// example, discards a response that is followed by a reset at once.
@@ -228,7 +228,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         if self.unfinished.is_empty() {
             return;
         }
-        if self.abandoned.len() > ABANDONED_MOST {
+        if self.abandoned.len() > MAX_ABANDONED {
             let protocol = &self.protocol;
             self.abandoned.retain(|(key, _)| protocol.is_open(*key));
         }

@@ -10,7 +10,7 @@ use crate::simulation::end::End;
 use crate::simulation::path::{PathDirection, PathSettings};
 
 /// A transfer may take this long.
-const MOST_TIME: Duration = Duration::from_secs(3_600);
+const MAX_TIME: Duration = Duration::from_secs(3_600);
 /// Bytes of one write. A prime number, so that the contents of the body differ from packet to packet.
 const BLOCK: usize = 65_521;
 
@@ -61,7 +61,7 @@ impl Transfer {
             .min()
             .unwrap()
             .max(now);
-            assert!(now - begin < MOST_TIME, "{self:?} {}", client.received);
+            assert!(now - begin < MAX_TIME, "{self:?} {}", client.received);
         }
         assert_eq!(client.received, self.body);
         let path = server.end.statistics().unwrap().path;

@@ -41,7 +41,7 @@ const STREAM_WINDOW: u64 = 1 << 20;
 
 /// One more than the greatest integer, and the most streams (sections 4.6 and 16).
 const INTEGERS: u64 = 1 << 62;
-const MOST_STREAMS: u64 = 1 << 60;
+const MAX_STREAM_COUNT: u64 = 1 << 60;
 
 fn options() -> RawQuicOptions {
     RawQuicOptions::new(client_config(), "localhost")
@@ -220,12 +220,12 @@ fn invalid_frames_close_the_connection_with_their_code() {
         ),
         (
             "19.11",
-            integers(&[kind::MAX_STREAMS, MOST_STREAMS + 1]),
+            integers(&[kind::MAX_STREAMS, MAX_STREAM_COUNT + 1]),
             FRAME_ENCODING_ERROR,
         ),
         (
             "19.11",
-            integers(&[kind::MAX_STREAMS + 1, MOST_STREAMS + 1]),
+            integers(&[kind::MAX_STREAMS + 1, MAX_STREAM_COUNT + 1]),
             FRAME_ENCODING_ERROR,
         ),
         (
@@ -235,12 +235,12 @@ fn invalid_frames_close_the_connection_with_their_code() {
         ),
         (
             "19.14",
-            integers(&[kind::STREAMS_BLOCKED, MOST_STREAMS + 1]),
+            integers(&[kind::STREAMS_BLOCKED, MAX_STREAM_COUNT + 1]),
             FRAME_ENCODING_ERROR,
         ),
         (
             "19.14",
-            integers(&[kind::STREAMS_BLOCKED + 1, MOST_STREAMS + 1]),
+            integers(&[kind::STREAMS_BLOCKED + 1, MAX_STREAM_COUNT + 1]),
             FRAME_ENCODING_ERROR,
         ),
         (
@@ -476,11 +476,11 @@ fn invalid_transport_parameters_close_the_connection() {
         ("18.2 an integer with fewer bytes", with(0x1, &[0x40])),
         ("18.2 an ID of 21 bytes", default_parameters(&[7; 21])),
         ("4.6 more streams than there are", {
-            let streams = parameter(0x8, &integer(MOST_STREAMS + 1));
+            let streams = parameter(0x8, &integer(MAX_STREAM_COUNT + 1));
             [parameter(0xf, &source), streams].concat()
         }),
         ("4.6 more streams than there are", {
-            let streams = parameter(0x9, &integer(MOST_STREAMS + 1));
+            let streams = parameter(0x9, &integer(MAX_STREAM_COUNT + 1));
             [parameter(0xf, &source), streams].concat()
         }),
         ("RFC 9368 4 no chosen version", with(0x11, &[])),

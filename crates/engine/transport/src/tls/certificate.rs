@@ -15,7 +15,7 @@ use x509_parser::public_key::PublicKey;
 use super::pem::{PemFault, certificates_from_pem, keys_from_pem};
 
 /// The shortest RSA key that TLS libraries take.
-const LEAST_RSA_BITS: usize = 2048;
+const MIN_RSA_BITS: usize = 2048;
 
 /// A certificate chain, leaf first, with the key of its leaf.
 #[derive(Clone)]
@@ -161,8 +161,8 @@ fn fitting(chain: &[CertificateDer<'static>], keys: &[u8]) -> Option<usize> {
 /// Why a key of this certificate cannot be used.
 fn unusable_key(leaf: &X509Certificate<'_>, error: &rustls::Error) -> String {
     match leaf.public_key().parsed() {
-        Ok(PublicKey::RSA(key)) if key.key_size() < LEAST_RSA_BITS => format!(
-            "it is an RSA key of {} bits, expected {LEAST_RSA_BITS} at least: order the certificate again, for a new key",
+        Ok(PublicKey::RSA(key)) if key.key_size() < MIN_RSA_BITS => format!(
+            "it is an RSA key of {} bits, expected {MIN_RSA_BITS} at least: order the certificate again, for a new key",
             key.key_size()
         ),
         _ => format!(

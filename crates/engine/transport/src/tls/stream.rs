@@ -10,7 +10,7 @@ use crate::socket::StreamSocket;
 
 /// The most plaintext that one write takes: four full records. It bounds the encrypted bytes that wait for
 /// the socket.
-const WRITE_MOST: usize = 64 * 1024;
+const MAX_WRITE: usize = 64 * 1024;
 
 /// The most reads of bytes that nobody wants any more, of 4 KB each.
 const DISCARDED_READS: usize = 64;
@@ -29,7 +29,7 @@ impl TlsStream {
     /// A stream whose handshake has not ended yet: see [`Self::poll_handshake`].
     pub fn new(socket: StreamSocket, session: impl Into<Connection>) -> Self {
         let mut session = session.into();
-        // `WRITE_MOST` is the limit.
+        // `MAX_WRITE` is the limit.
         session.set_buffer_limit(None);
         Self {
             socket,
@@ -134,7 +134,7 @@ impl TlsStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_flush(cx))?;
-        let mut left = WRITE_MOST;
+        let mut left = MAX_WRITE;
         let mut part = smallvec::SmallVec::<[IoSlice<'_>; 8]>::new();
         for slice in slices {
             let len = slice.len().min(left);

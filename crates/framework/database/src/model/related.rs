@@ -12,7 +12,7 @@ use super::value::ForeignKey;
 use crate::execute::DbExecutor;
 
 /// The most keys of one statement; a longer list takes several.
-const MOST_KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// Loads the rows that belong to those of a list, by one statement, in place of one for each row (n+1).
 pub trait Related<M: Model> {
@@ -55,7 +55,7 @@ impl<M: Model> Related<M> for [M] {
     {
         async move {
             let mut children: HashMap<M::Key, Vec<C>> = HashMap::new();
-            for keys in distinct(self.iter().map(Model::key)).chunks(MOST_KEYS) {
+            for keys in distinct(self.iter().map(Model::key)).chunks(MAX_KEYS) {
                 let those = column.one_of(keys.iter().cloned());
                 for child in C::query().filter(those).all(db).await? {
                     if let Some(key) = column.value_of(&child).target().cloned() {
@@ -84,7 +84,7 @@ impl<M: Model> Related<M> for [M] {
         async move {
             let mut parents: HashMap<P::Key, P> = HashMap::new();
             for keys in distinct(self.iter().filter_map(|row| column.value_of(row).target()))
-                .chunks(MOST_KEYS)
+                .chunks(MAX_KEYS)
             {
                 for parent in P::query().filter(key_is_one_of::<P>(keys)).all(db).await? {
                     parents.insert(parent.key().clone(), parent);

@@ -13,7 +13,7 @@ use apus_transport::coarse_now;
 use crate::error::StorageError;
 
 /// The most idle connections of a worker.
-const MOST_IDLE: usize = 8;
+const MAX_IDLE: usize = 8;
 
 /// How long a connection may be idle, if the store does not say.
 const LONGEST_IDLE: Duration = Duration::from_secs(15);
@@ -32,7 +32,7 @@ pub(crate) struct IdleConnections(RefCell<Vec<Http1Client>>);
 impl ConnectionReturn<Http1Client> for IdleConnections {
     fn return_connection(&self, connection: Http1Client) {
         let mut idle = self.0.borrow_mut();
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(connection);
         }
     }

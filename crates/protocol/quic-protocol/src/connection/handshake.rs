@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustls::quic::KeyChange;
 
 use crate::error::{ConnectionEnd, TransportError, TransportErrorCode};
-use crate::local_ids::MOST_LOCAL_IDS;
+use crate::local_ids::MAX_LOCAL_IDS;
 use crate::packet::{Packet, Space, TAG};
 use crate::stream_id::Side;
 use crate::tls::{self, MISSING_EXTENSION};
@@ -232,7 +232,7 @@ impl Connection {
             (None, peer) => Some(Duration::from_millis(peer)),
             (Some(own), peer) => Some(own.min(Duration::from_millis(peer))),
         };
-        let ids = parameters.active_connection_id_limit.min(MOST_LOCAL_IDS);
+        let ids = parameters.active_connection_id_limit.min(MAX_LOCAL_IDS);
         if ids > 1 {
             self.endpoint_events
                 .push_back(EndpointRequest::Issue(ids - 1));

@@ -6,7 +6,7 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::{Packet, Unprotected};
 
 /// Packets with one key, at most. AES-GCM allows so many (RFC 9001 section 6.6).
-const MOST_PACKETS: u64 = 1 << 23;
+const MAX_PACKETS: u64 = 1 << 23;
 
 /// The keys of 1-RTT packets.
 pub(crate) struct OneRttKeys {
@@ -177,7 +177,7 @@ impl OneRttKeys {
     #[inline]
     pub(crate) fn count_sent(&mut self, number: u64) -> Result<(), TransportError> {
         self.sent += 1;
-        let most = MOST_PACKETS.min(self.local.confidentiality_limit());
+        let most = MAX_PACKETS.min(self.local.confidentiality_limit());
         if self.sent > most / 2 && !self.update(number + 1) && self.sent >= most {
             return Err(aead_limit());
         }

@@ -14,7 +14,7 @@ use super::{Connection, EndpointRequest};
 
 /// PATH_RESPONSE frames that wait to be sent, each to another address. The oldest are dropped: the peer sends its challenge
 /// again.
-const MOST_RESPONSES: usize = 4;
+const MAX_RESPONSES: usize = 4;
 
 /// A PATH_RESPONSE frame to send.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Connection {
         // Many challenges in a packet get one response, as they multiply traffic otherwise.
         self.path_responses
             .retain(|waiting| waiting.remote != response.remote);
-        if self.path_responses.len() == MOST_RESPONSES {
+        if self.path_responses.len() == MAX_RESPONSES {
             self.path_responses.pop_front();
         }
         self.path_responses.push_back(response);

@@ -10,7 +10,7 @@ use crate::recovery::{
 };
 
 /// The size of packets that every path passes (RFC 9000 section 14).
-pub(crate) const LEAST_MTU: u16 = 1_200;
+pub(crate) const MIN_MTU: u16 = 1_200;
 /// Bytes that may be sent for each byte that came from an address that is not validated (section 8.1).
 const AMPLIFICATION: u64 = 3;
 
@@ -47,8 +47,8 @@ impl NetworkPath {
         can_discover_mtu: bool,
     ) -> Self {
         let congestion: Box<dyn CongestionController> = match config.congestion {
-            CongestionAlgorithm::Cubic => Box::new(Cubic::new(config.initial_window, LEAST_MTU)),
-            CongestionAlgorithm::Bbr => Box::new(Bbr::new(config.initial_window, LEAST_MTU)),
+            CongestionAlgorithm::Cubic => Box::new(Cubic::new(config.initial_window, MIN_MTU)),
+            CongestionAlgorithm::Bbr => Box::new(Bbr::new(config.initial_window, MIN_MTU)),
         };
         let rtt = RttEstimator::new();
         Self {
@@ -57,7 +57,7 @@ impl NetworkPath {
             is_validated: false,
             sent: 0,
             received: 0,
-            pacer: Pacer::new(now, &*congestion, &rtt, LEAST_MTU),
+            pacer: Pacer::new(now, &*congestion, &rtt, MIN_MTU),
             rtt,
             congestion,
             mtu: if can_discover_mtu {

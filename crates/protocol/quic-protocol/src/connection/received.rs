@@ -7,7 +7,7 @@ use crate::range_set::RangeSet;
 use crate::recovery::EcnCounts;
 
 /// Ranges that are remembered (section 13.2.3). What is below the lowest of them counts as received.
-const MOST_RANGES: usize = 64;
+const MAX_RANGES: usize = 64;
 /// Packets to acknowledge after which an ACK is sent (section 13.2.2).
 const PACKETS_BEFORE_ACK: u32 = 2;
 
@@ -46,7 +46,7 @@ impl ReceivedPackets {
             self.largest_time = Some(now);
         }
         self.ranges.insert(number..number + 1);
-        if self.ranges.len() > MOST_RANGES
+        if self.ranges.len() > MAX_RANGES
             && let Some(lowest) = self.ranges.pop_first()
         {
             self.floor = lowest.end;
@@ -148,7 +148,7 @@ mod tests {
         let mut received = ReceivedPackets::default();
         for number in 0..1_000 {
             received.insert(number * 2, Instant::now(), None);
-            assert!(received.ranges.len() <= MOST_RANGES);
+            assert!(received.ranges.len() <= MAX_RANGES);
         }
         assert!(received.contains(1));
         assert!(!received.contains(1_999 - 2));

@@ -10,19 +10,19 @@ use crate::packet::{PacketKind, SentHeader, Space, TAG};
 use crate::recovery::SentPacket;
 
 use super::migration::PathResponse;
-use super::path::LEAST_MTU;
+use super::path::MIN_MTU;
 use super::record::SentFrames;
 use super::timers::ConnectionTimer;
 use super::write::PacketPlan;
 use super::{Connection, ConnectionStage};
 
 /// Room that a further packet in a datagram needs: its header, a frame and the tag.
-const LEAST_PACKET: usize = 160;
+const MIN_PACKET: usize = 160;
 
 /// The time after which a connection that sends nothing returns memory.
 const IDLE_BEFORE_SHRINK: Duration = Duration::from_secs(5);
 /// Room for a packet with PATH_CHALLENGE.
-const LEAST_CHALLENGE: usize = 64;
+const MIN_CHALLENGE: usize = 64;
 
 /// What congestion control allows for a run of datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ impl Connection {
             return Some(mtu);
         }
         let room = usize::try_from(self.path.amplification_room()).unwrap_or(usize::MAX);
-        let is_enough = self.is_confirmed && sent == 0 && room >= LEAST_CHALLENGE;
+        let is_enough = self.is_confirmed && sent == 0 && room >= MIN_CHALLENGE;
         is_enough.then_some(room.min(mtu))
     }
 
@@ -213,7 +213,7 @@ impl Connection {
         if self.spaces.is_handshake_over() {
             if let Some(has_frames) = self.due_in_data(may_send) {
                 let padded_end = if has_frames && self.needs_full_datagram() {
-                    end.min(begin + usize::from(LEAST_MTU))
+                    end.min(begin + usize::from(MIN_MTU))
                 } else {
                     0
                 };
@@ -227,7 +227,7 @@ impl Connection {
             let Some(has_frames) = self.due(space, may_send) else {
                 continue;
             };
-            if end - buffer.len() < LEAST_PACKET {
+            if end - buffer.len() < MIN_PACKET {
                 break;
             }
             has_initial |= space == Space::Initial && (has_frames || self.side.is_client());
@@ -236,7 +236,7 @@ impl Connection {
                 .all(|later| later <= space || self.due(later, may_send).is_none());
             let is_full = has_initial || has_frames && self.needs_full_datagram();
             let padded_end = if is_full && is_last {
-                begin + usize::from(LEAST_MTU)
+                begin + usize::from(MIN_MTU)
             } else {
                 0
             };
@@ -245,9 +245,9 @@ impl Connection {
                 self.discard_space(now, Space::Initial);
             }
         }
-        if has_initial && buffer.len() > begin && buffer.len() < begin + usize::from(LEAST_MTU) {
+        if has_initial && buffer.len() > begin && buffer.len() < begin + usize::from(MIN_MTU) {
             // The last packet had no room for its frames. What follows the packets is ignored (RFC 9000 section 12.2).
-            buffer.resize(begin + usize::from(LEAST_MTU), 0);
+            buffer.resize(begin + usize::from(MIN_MTU), 0);
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Connection {
         previous.is_challenge_pending = false;
         let destination = (previous.remote, previous.local_ip);
         self.stats.frame_tx.path_challenge += 1;
-        let size = usize::from(LEAST_MTU);
+        let size = usize::from(MIN_MTU);
         self.transmit_probe(now, kind::PATH_CHALLENGE, data, size, destination, buffer)
     }
 
@@ -318,7 +318,7 @@ impl Connection {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         // The address is not validated (section 8.2.2).
-        let size = usize::from(LEAST_MTU).min(response.received.saturating_mul(3));
+        let size = usize::from(MIN_MTU).min(response.received.saturating_mul(3));
         let destination = (response.remote, response.local_ip);
         self.stats.frame_tx.path_response += 1;
         self.transmit_probe(
@@ -419,7 +419,7 @@ impl Connection {
 
     /// Sends CONNECTION_CLOSE, which congestion control does not limit.
     fn transmit_close(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let mtu = usize::from(LEAST_MTU);
+        let mtu = usize::from(MIN_MTU);
         let is_limited = self.path.is_amplification_limited(mtu as u64);
         let closing = self.closing.as_mut()?;
         if is_limited || !std::mem::take(&mut closing.is_pending) {

@@ -10,7 +10,7 @@ use crate::packet::{self, PacketKind, SentHeader, Space, TAG};
 use crate::recovery::SentPacket;
 use crate::varint;
 
-use super::path::LEAST_MTU;
+use super::path::MIN_MTU;
 use super::record::{Control, SentFrames};
 use super::timers::ConnectionTimer;
 use super::{Connection, SideState};
@@ -20,10 +20,10 @@ const ACK_DELAY_EXPONENT: u32 = 3;
 /// Bytes that a token of NEW_TOKEN takes at most.
 const NEW_TOKEN: usize = 80;
 /// Room for a CRYPTO frame that is worth beginning: its header and some bytes.
-const LEAST_CRYPTO: usize = 1 + 8 + 2 + 16;
+const MIN_CRYPTO: usize = 1 + 8 + 2 + 16;
 /// What is left of a packet at most after STREAM frames, when there is more data: it is filled with PADDING, so that all
 /// packets of a run have the same size.
-const LEAST_ROOM: usize = 48;
+const MIN_ROOM: usize = 48;
 
 /// What a packet is written for.
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +250,7 @@ impl Connection {
             frames.push_stream(record);
         }
         let room = end.saturating_sub(buffer.len());
-        if room < LEAST_ROOM && self.streams.has_data() {
+        if room < MIN_ROOM && self.streams.has_data() {
             buffer.resize(end, kind::PADDING);
         }
     }
@@ -302,7 +302,7 @@ impl Connection {
                 self.write_new_token(frames, buffer);
             }
         }
-        while self.local_ids.has_pending() && has_room(buffer, NewConnectionId::MOST) {
+        while self.local_ids.has_pending() && has_room(buffer, NewConnectionId::MAX) {
             if let Some(new) = self.local_ids.pop_pending() {
                 new.write(buffer);
                 let control = Control::NewConnectionId(new.sequence);
@@ -355,7 +355,7 @@ impl Connection {
             return;
         };
         let crypto = &mut packets.crypto_sent;
-        while crypto.has_pending() && buffer.len() + LEAST_CRYPTO <= end {
+        while crypto.has_pending() && buffer.len() + MIN_CRYPTO <= end {
             let header = 1 + varint::size(crypto.next_offset()) + 2;
             let room = end.saturating_sub(buffer.len() + header) as u64;
             let range = crypto.take_next(room.min(0x3fff));
@@ -418,7 +418,7 @@ impl Connection {
                 frame::write_close(by_application, code, frame, &closing.reason, most, buffer);
             }
             let padded_end = if Some(kind) == last && initial.is_some() {
-                begin + usize::from(LEAST_MTU) - TAG
+                begin + usize::from(MIN_MTU) - TAG
             } else {
                 start.least_end()
             };

@@ -7,9 +7,9 @@ pub(crate) const BASE_SIZE: u16 = 1_200;
 /// The largest size that is tried by default: 1,500 bytes without the headers of IPv6 and UDP.
 pub(crate) const DEFAULT_LARGEST: u16 = 1_452;
 /// Probes of one size that are lost before it is given up, `MAX_PROBES` (RFC 8899 section 5.1.2).
-const MOST_LOST_PROBES: u8 = 3;
+const MAX_LOST_PROBES: u8 = 3;
 /// A search ends when it can gain less.
-const LEAST_GAIN: u16 = 20;
+const MIN_GAIN: u16 = 20;
 /// Larger sizes are tried again after this time, `PMTU_RAISE_TIMER` (RFC 8899 section 5.1.1).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// And after this time if the path has stopped to pass large packets.
@@ -105,7 +105,7 @@ impl MtuDiscovery {
         let size = next
             .take()
             .filter(|size| *size > self.current)
-            .or_else(|| (left >= LEAST_GAIN).then(|| self.current + left.div_ceil(2)));
+            .or_else(|| (left >= MIN_GAIN).then(|| self.current + left.div_ceil(2)));
         match size {
             Some(size) => *probe = Some(size),
             None => {
@@ -145,7 +145,7 @@ impl MtuDiscovery {
             && let Some(size) = probe.take()
         {
             *lost += 1;
-            if *lost < MOST_LOST_PROBES {
+            if *lost < MAX_LOST_PROBES {
                 *next = Some(size.min(*high));
             } else {
                 *lost = 0;
@@ -312,7 +312,7 @@ mod tests {
         let [a, b, c, d] = [1_452, 1_420, 1_404, 1_403];
         assert_eq!(probes, [a, a, a, 1_326, 1_389, b, b, b, c, c, c]);
         assert_eq!(mtu.current(), 1_389);
-        assert!(d - mtu.current() < LEAST_GAIN);
+        assert!(d - mtu.current() < MIN_GAIN);
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
                 search(&mut mtu, now, passes);
                 let best = largest.min(passes);
                 assert!(mtu.current() <= best);
-                assert!(best - mtu.current() < LEAST_GAIN, "{largest} {passes}");
+                assert!(best - mtu.current() < MIN_GAIN, "{largest} {passes}");
             }
         }
     }

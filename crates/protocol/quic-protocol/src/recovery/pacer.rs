@@ -9,17 +9,17 @@ const GAIN: f64 = 1.25;
 /// Seconds whose bytes may be sent at once.
 const BURST: f64 = 0.002;
 /// Packets that may always be sent at once, as the initial window (section 7.2).
-const LEAST_BURST: f64 = 10.0;
+const MIN_BURST: f64 = 10.0;
 /// Packets that may be sent at once at any rate. To make them takes less than a millisecond.
-const MOST_BURST: f64 = 256.0;
+const MAX_BURST: f64 = 256.0;
 /// The part of a burst that is waited for. The rest is what may come together while a timer is late.
 const AWAITED: f64 = 0.75;
 /// Bytes that one system call sends at most. More are not waited for.
 const SEGMENTATION_RUN: f64 = 64_000.0;
 /// Seconds that are not worth a timer.
-const LEAST_WAIT: f64 = 0.000_05;
+const MIN_WAIT: f64 = 0.000_05;
 /// The longest time between two questions to the pacer.
-const MOST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Spreads packets over the round trip: a bucket of bytes that fills at the pacing rate.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Pacer {
             None => GAIN * controller.window().max(1) as f64 / rtt.smoothed().as_secs_f64(),
         };
         let mtu = f64::from(mtu);
-        self.capacity = (self.rate * BURST).clamp(LEAST_BURST * mtu, MOST_BURST * mtu);
+        self.capacity = (self.rate * BURST).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
         self.tokens = self.tokens.min(self.capacity);
     }
 
@@ -77,19 +77,19 @@ impl Pacer {
     pub(crate) fn delay(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         self.fill(now);
         let missing = (bytes as f64).min(self.capacity) - self.tokens;
-        if missing <= self.rate * LEAST_WAIT {
+        if missing <= self.rate * MIN_WAIT {
             return None;
         }
         let awaited = (self.capacity * AWAITED).min(SEGMENTATION_RUN) - self.tokens;
         let wait = Duration::try_from_secs_f64(awaited.max(missing) / self.rate)
-            .map_or(MOST_WAIT, |wait| wait.min(MOST_WAIT));
+            .map_or(MAX_WAIT, |wait| wait.min(MAX_WAIT));
         now.checked_add(wait)
     }
 
     /// Bytes that may be sent at once after [`delay`](Self::delay) has returned `None`. At least one packet may be sent
     /// even if this is less.
     pub(crate) fn budget(&self) -> u64 {
-        self.tokens.max(self.rate * LEAST_WAIT).max(0.0) as u64
+        self.tokens.max(self.rate * MIN_WAIT).max(0.0) as u64
     }
 
     /// So many bytes were sent.
@@ -231,6 +231,6 @@ mod tests {
         let mut pacer = pacer(later, 1, 60_000);
         assert_eq!(pacer.delay(now, u64::MAX), None);
         pacer.on_sent(1 << 40);
-        assert_eq!(pacer.delay(later, u64::MAX), Some(later + MOST_WAIT));
+        assert_eq!(pacer.delay(later, u64::MAX), Some(later + MAX_WAIT));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::RttEstimator;
 
 /// Doublings of the timeout.
-const MOST_BACKOFF: u32 = 16;
+const MAX_BACKOFF: u32 = 16;
 
 /// How often the probe timeout has expired without an ACK since.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl ProbeTimeout {
     }
 
     fn backed_off(&self, timeout: Duration) -> Duration {
-        timeout.saturating_mul(1 << self.count.min(MOST_BACKOFF))
+        timeout.saturating_mul(1 << self.count.min(MAX_BACKOFF))
     }
 
     /// How often it has expired since it was reset.

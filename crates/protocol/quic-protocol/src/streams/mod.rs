@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::frame::MOST_STREAMS;
+use crate::frame::MAX_STREAM_COUNT;
 use crate::stream_id::{Dir, Side, StreamId};
 use crate::transport_parameters::TransportParameters;
 use crate::varint;
@@ -151,7 +151,8 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new(side: Side, settings: StreamSettings) -> Self {
-        let max_remote = [settings.max_bidi, settings.max_uni].map(|most| most.min(MOST_STREAMS));
+        let max_remote =
+            [settings.max_bidi, settings.max_uni].map(|most| most.min(MAX_STREAM_COUNT));
         Self {
             side,
             tables: Default::default(),
@@ -567,7 +568,7 @@ impl Streams {
                 self.announced_remote.get(direction),
                 self.is_max_streams_pending.get_mut(direction),
             ) {
-                *max = (*max + 1).min(MOST_STREAMS);
+                *max = (*max + 1).min(MAX_STREAM_COUNT);
                 *is_pending |= *max - *announced > most / 8;
             }
         }

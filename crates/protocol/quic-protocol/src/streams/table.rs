@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Slots that may be closed before old streams are moved out of the way.
-const MOST_CLOSED: usize = 64;
+const MAX_CLOSED: usize = 64;
 
 /// The streams of one initiator and direction, by their indices.
 ///
@@ -47,7 +47,7 @@ impl<T> StreamsOfKind<T> {
 
     /// Opens the next stream.
     pub(crate) fn open_next(&mut self) {
-        while self.slots.len() > MOST_CLOSED + 4 * self.open {
+        while self.slots.len() > MAX_CLOSED + 4 * self.open {
             let index = self.base;
             match self.slots.pop_front() {
                 Some(TableSlot::Closed) | None => {}
@@ -151,7 +151,7 @@ mod tests {
                 table.close(index);
             }
         }
-        assert!(table.slots.len() <= MOST_CLOSED + 4 * 5 + 1);
+        assert!(table.slots.len() <= MAX_CLOSED + 4 * 5 + 1);
         for index in (0..100_000).step_by(20_000) {
             assert_eq!(table.get_or_create(index, || 1), Some(&mut index.clone()));
             table.close(index);

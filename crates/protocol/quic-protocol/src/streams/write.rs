@@ -8,7 +8,7 @@ use super::Streams;
 use super::send::SendHalfState;
 
 /// A STREAM frame whose data has fewer bytes than this is not begun, unless that is all.
-const LEAST_DATA: u64 = 16;
+const MIN_DATA: u64 = 16;
 
 /// A STREAM frame that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Streams {
             let header = frame::stream_header_size(id, offset);
             let room = (end as u64).checked_sub((buffer.len() + header) as u64)?;
             let is_end = |most: u64| send.buffer.end() - offset <= most;
-            if room < LEAST_DATA && !is_end(room) {
+            if room < MIN_DATA && !is_end(room) {
                 return None;
             }
             let range = send.buffer.take_next(room);

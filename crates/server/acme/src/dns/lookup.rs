@@ -20,7 +20,7 @@ const PROPAGATION_INTERVAL: Duration = Duration::from_secs(1);
 /// The most CNAME records that are followed.
 const LONGEST_CHAIN: usize = 8;
 /// The most addresses of name servers that are asked.
-const MOST_SERVERS: usize = 16;
+const MAX_SERVERS: usize = 16;
 const DNS_PORT: u16 = 53;
 
 /// Lookups through one recursive resolver.
@@ -169,7 +169,7 @@ impl DnsLookup {
                     .extend(addresses_in(&response).map(|address| SocketAddr::new(address, port)));
             }
         }
-        servers.truncate(MOST_SERVERS);
+        servers.truncate(MAX_SERVERS);
         servers
     }
 }

@@ -41,7 +41,7 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// Attempts of an order whose authority forgets its nonces.
 const NONCE_ATTEMPTS: u32 = 5;
 /// The least time from a certificate to the next order that nobody has requested.
-const LEAST_BETWEEN_ORDERS: Duration = Duration::from_secs(3600);
+const MIN_BETWEEN_ORDERS: Duration = Duration::from_secs(3600);
 /// How long an authority may take to suggest the time of a renewal.
 const RENEWAL_CHECK_PATIENCE: Duration = Duration::from_secs(60);
 /// The interval in which an authority is asked for the time of a renewal, at least.
@@ -245,7 +245,7 @@ impl CertificateWorker {
                 tracing::info!(names = self.managed.names.join(" "), "a new certificate");
                 // An authority whose suggested time has passed already is not asked again and again.
                 state.settings = settings;
-                state.next_attempt = Some(OffsetDateTime::now_utc() + LEAST_BETWEEN_ORDERS);
+                state.next_attempt = Some(OffsetDateTime::now_utc() + MIN_BETWEEN_ORDERS);
                 store.put_state(&self.managed, &state)?;
                 self.progress.end_attempt();
                 Ok(Duration::ZERO)

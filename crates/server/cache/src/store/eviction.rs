@@ -26,7 +26,7 @@ const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 
 /// Uses are counted up to this number.
-const MOST_USES: u8 = 3;
+const MAX_USES: u8 = 3;
 
 /// The small queue's share of the bytes: one tenth.
 const SMALL_SHARE: u64 = 10;
@@ -35,7 +35,7 @@ impl Usage {
     /// Counts a use. Only the first few since the last eviction check write anything.
     pub(crate) fn touch(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
-        if uses < MOST_USES {
+        if uses < MAX_USES {
             self.uses.store(uses.saturating_add(1), Ordering::Relaxed);
         }
     }

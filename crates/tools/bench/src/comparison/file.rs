@@ -21,7 +21,7 @@ use crate::comparison::idle::IDLE_FIRST;
 use crate::comparison::placeholders::Placeholders;
 use crate::comparison::plan::{ComparisonChanges, ComparisonFile, ComparisonPlan};
 use crate::comparison::server::ComparedServer;
-use crate::comparison::statistics::ROUNDS_LEAST;
+use crate::comparison::statistics::MIN_ROUNDS;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -498,7 +498,7 @@ impl GeneralPart<'_> {
             loads.push(load.map_err(|error| format!("the load: {error}"))?);
         }
         let rounds = case.rounds.or(self.rounds);
-        let least = rounds.least.unwrap_or(ROUNDS_LEAST);
+        let least = rounds.least.unwrap_or(MIN_ROUNDS);
         let most = rounds.most.unwrap_or(least.max(20));
         if least == 0 || most < least {
             return Err(

@@ -9,7 +9,7 @@ use crate::comparison::environment::ComparisonEnvironment;
 use crate::comparison::figures::{PublishedFigures, ReachedGoal, figures_of, number};
 use crate::comparison::plan::ComparisonPlan;
 use crate::comparison::samples::{RoundSample, ServerSamples, median_of};
-use crate::comparison::statistics::{CONFIDENCE, ROUNDS_LEAST, RatioEstimate};
+use crate::comparison::statistics::{CONFIDENCE, MIN_ROUNDS, RatioEstimate};
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -277,9 +277,9 @@ impl ComparisonReport {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.rounds < ROUNDS_LEAST {
+        if self.rounds < MIN_ROUNDS {
             notes.push(format!(
-                "With fewer than {ROUNDS_LEAST} rounds no difference is certain."
+                "With fewer than {MIN_ROUNDS} rounds no difference is certain."
             ));
         }
         for (server, silent) in self.silent_servers() {
@@ -352,7 +352,7 @@ impl ComparedMetric {
 
     fn verdict(&self, estimate: &RatioEstimate, reference: &str) -> String {
         let Some((low, high)) = estimate.interval else {
-            return format!("not certain: fewer than {ROUNDS_LEAST} rounds");
+            return format!("not certain: fewer than {MIN_ROUNDS} rounds");
         };
         let percent = (estimate.ratio - 1.0) * 100.0;
         let words = if percent > 0.0 {

@@ -8,7 +8,7 @@
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// The fewest rounds of which anything is certain.
-pub(crate) const ROUNDS_LEAST: usize = 6;
+pub(crate) const MIN_ROUNDS: usize = 6;
 
 /// A ratio, and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,8 +136,8 @@ mod tests {
         assert!((of_ten[8] - 0.0244).abs() < 1e-4, "{}", of_ten[8]);
         assert!((of_ten[55] - 1.0).abs() < 1e-12);
         assert_eq!(tail(&of_ten), Some(8));
-        assert_eq!(tail(&cumulative(ROUNDS_LEAST)), Some(0));
-        assert_eq!(tail(&cumulative(ROUNDS_LEAST - 1)), None);
+        assert_eq!(tail(&cumulative(MIN_ROUNDS)), Some(0));
+        assert_eq!(tail(&cumulative(MIN_ROUNDS - 1)), None);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
                     .split(' ')
                     .map(|ratio| ratio.parse().unwrap())
                     .collect();
-                assert_eq!(ratios.len(), ROUNDS_LEAST);
+                assert_eq!(ratios.len(), MIN_ROUNDS);
                 RatioEstimate::of(&ratios).unwrap()
             })
             .collect();

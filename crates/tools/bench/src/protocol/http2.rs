@@ -23,7 +23,7 @@ const READ_BYTES: usize = 32 * 1024;
 const RECEIVE_WINDOW: u32 = 16 << 20;
 
 /// Past so many bytes to write, no further data is added.
-const WRITE_MOST: usize = 128 * 1024;
+const MAX_WRITE: usize = 128 * 1024;
 
 /// How often the codec gets the time.
 const ADVANCE_EVERY: Duration = Duration::from_millis(250);
@@ -279,7 +279,7 @@ impl Http2Load {
         let Some(connection) = &mut self.connection else {
             return Ok(());
         };
-        while connection.out.len() < WRITE_MOST
+        while connection.out.len() < MAX_WRITE
             && let Some((key, most)) = connection.codec.next_send()
         {
             let Some(Some(stream)) = self.streams.get_mut(key.slot()) else {

@@ -21,7 +21,7 @@ const READ_BYTES: usize = 32 * 1024;
 const RECEIVE_WINDOW: u32 = 1 << 20;
 
 /// The most bytes that wait for the windows of the server.
-const UNSENT_MOST: usize = 256 * 1024;
+const MAX_UNSENT: usize = 256 * 1024;
 
 /// A connection of HTTP/2 with one stream, which is a tunnel.
 pub(super) struct Http2Tunnel {
@@ -133,9 +133,9 @@ impl Http2Tunnel {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.unsent.len() >= UNSENT_MOST {
+        if self.unsent.len() >= MAX_UNSENT {
             self.write(cx);
-            if self.unsent.len() >= UNSENT_MOST {
+            if self.unsent.len() >= MAX_UNSENT {
                 return Poll::Pending;
             }
         }

@@ -38,7 +38,7 @@ const RECEIVE_WINDOW: u32 = 1 << 20;
 const SLOW_RECEIVE_WINDOW: u32 = 64 << 10;
 
 /// The sockets of a worker. Further connections share them.
-const SOCKETS_MOST: usize = 64;
+const MAX_SOCKETS: usize = 64;
 
 /// A connection without packets for this time ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -74,7 +74,7 @@ impl QuicSockets {
             tls,
             server,
         };
-        for _ in 0..connections.clamp(1, SOCKETS_MOST) {
+        for _ in 0..connections.clamp(1, MAX_SOCKETS) {
             let window = match plan.speed.receive {
                 Some(_) => SLOW_RECEIVE_WINDOW,
                 None => RECEIVE_WINDOW,

@@ -31,7 +31,7 @@ use crate::{LoadFailure, PlannedRequest};
 const READ_BYTES: usize = 16 * 1024;
 
 /// The longest message of a server.
-const MESSAGE_MOST: usize = 64 << 20;
+const MAX_MESSAGE: usize = 64 << 20;
 
 /// What the response to the handshake may have.
 const LIMITS: HeadLimits = HeadLimits {
@@ -265,8 +265,8 @@ impl WebSocketLoad {
             .borrow_mut()
             .opened(opened.took + began.elapsed(), opened.resumed);
         let settings = CodecSettings {
-            max_frame: MESSAGE_MOST,
-            max_message: MESSAGE_MOST,
+            max_frame: MAX_MESSAGE,
+            max_message: MAX_MESSAGE,
             compression: None,
         };
         let mut random = fastrand::Rng::new();

@@ -6,7 +6,7 @@ use crate::usage::{EnergyMeter, MachineReading, MachineReport, ProcessReading};
 use serde::Serialize;
 
 /// The least share of a window from which the whole is told.
-const LEAST_SHARE: f64 = 0.5;
+const MIN_SHARE: f64 = 0.5;
 
 /// What a server consumed during the measurement: one of this machine, with all processes that it started, or another one, as
 /// its status endpoint says.
@@ -84,7 +84,7 @@ impl LoadWindow {
         CoveredWindow {
             time,
             // Readings that cover less tell nothing of the rest.
-            share: if share < LEAST_SHARE { 1.0 } else { share },
+            share: if share < MIN_SHARE { 1.0 } else { share },
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::think_time::ThinkTime;
 use crate::{LoadFailure, PlannedRequest};
 
 /// The most bytes of a body that is looked at.
-const BODY_MOST: usize = 8 << 20;
+const MAX_BODY: usize = 8 << 20;
 
 /// What the users of a worker share.
 pub(crate) struct ScenarioWorker {
@@ -214,7 +214,7 @@ impl ScenarioUser {
     pub(crate) fn note_data(&mut self, data: &[u8]) {
         let plan = Arc::clone(&self.worker.plan);
         let reads = self.current(&plan).is_some_and(|(_, step)| step.reads_body);
-        if reads && self.body.len() <= BODY_MOST {
+        if reads && self.body.len() <= MAX_BODY {
             self.body.extend_from_slice(data);
         }
     }
@@ -227,10 +227,9 @@ impl ScenarioUser {
         self.pause = step.think_time.or(scenario.think_time);
         let headers = std::mem::take(&mut self.headers);
         let body = std::mem::take(&mut self.body);
-        if body.len() > BODY_MOST {
+        if body.len() > MAX_BODY {
             self.is_running = false;
-            let cause =
-                format!("the body has more than {BODY_MOST} bytes, which cannot be checked");
+            let cause = format!("the body has more than {MAX_BODY} bytes, which cannot be checked");
             return Some((LoadFailure::WrongLength, cause));
         }
         let mut response = CheckedResponse::new(status, &headers, (&body, body_bytes));

@@ -223,7 +223,7 @@ fn bytes_in_kernel(peer: &Peer<TcpStream>) -> (usize, usize) {
 const ONE_WRITE: usize = 2 * 128 * 1024;
 
 /// The most bytes of a response that the kernel may hold on both sides, for a client with a small buffer.
-const KERNEL_MOST: usize = 768 * 1024;
+const MAX_KERNEL: usize = 768 * 1024;
 
 /// Waits until the server can send no more.
 fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
@@ -254,7 +254,7 @@ fn a_large_download_delays_a_small_response_by_no_more_than_one_write() {
         peer.head(download);
         let full = wait_until_full(&peer);
         // The kernel, too, holds little that it cannot send: by itself it would take megabytes.
-        assert!(full <= KERNEL_MOST, "{full} bytes in the kernel");
+        assert!(full <= MAX_KERNEL, "{full} bytes in the kernel");
         // The small response is requested without a priority, or with one, as browsers do.
         for small in [None, Some("u=0, i")] {
             let field: Vec<_> = small.map(|value| ("priority", value)).into_iter().collect();

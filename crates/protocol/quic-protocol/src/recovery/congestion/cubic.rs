@@ -14,7 +14,7 @@ const C: f64 = 0.4;
 /// Packets that Reno's window grows by in a round trip, so that it is as fair with `BETA` (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The most that the window may grow by in a round trip (section 4.2).
-const MOST_GROWTH: f64 = 1.5;
+const MAX_GROWTH: f64 = 1.5;
 
 /// The controller of a path. Windows are in bytes.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Cubic {
         self.window = if cubic(time) < avoidance.reno {
             window.max(avoidance.reno)
         } else {
-            let target = cubic(time + round_trip).clamp(window, window * MOST_GROWTH);
+            let target = cubic(time + round_trip).clamp(window, window * MAX_GROWTH);
             window + (target - window) * bytes / window
         };
     }

@@ -9,7 +9,7 @@ use super::RttEstimator;
 /// Later packets that are acknowledged before a packet is lost (section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
 /// Packets that do not elicit an ACK and that are remembered. A peer need not acknowledge them.
-const MOST_NOT_ACK_ELICITING: usize = 256;
+const MAX_NOT_ACK_ELICITING: usize = 256;
 /// Skipped packet numbers that are remembered.
 const REMEMBERED_SKIPS: usize = 4;
 /// Slots whose memory an idle connection keeps.
@@ -174,7 +174,7 @@ impl<F> SentPackets<F> {
     /// The oldest packet, if too many are remembered that do not elicit an ACK. It is to be taken for lost, without a
     /// reaction of congestion control. To be called after such packets were sent.
     pub(crate) fn pop_excess(&mut self) -> Option<(u64, SentPacket<F>)> {
-        (self.not_ack_eliciting > MOST_NOT_ACK_ELICITING)
+        (self.not_ack_eliciting > MAX_NOT_ACK_ELICITING)
             .then(|| self.pop_front())
             .flatten()
     }

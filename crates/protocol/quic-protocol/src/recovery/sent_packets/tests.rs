@@ -370,7 +370,7 @@ fn packets_that_elicit_no_ack_are_forgotten_above_a_bound() {
     let now = Instant::now();
     let mut packets = SentPackets::new();
     packets.push(packet(now));
-    for number in 1..=MOST_NOT_ACK_ELICITING as u64 {
+    for number in 1..=MAX_NOT_ACK_ELICITING as u64 {
         packets.push(ack_only(now));
         assert_eq!(packets.pop_excess(), None, "{number}");
     }
@@ -382,7 +382,7 @@ fn packets_that_elicit_no_ack_are_forgotten_above_a_bound() {
         packets.push(ack_only(now));
         assert!(packets.pop_excess().is_some());
     }
-    assert_eq!(packets.slots.len(), MOST_NOT_ACK_ELICITING);
+    assert_eq!(packets.slots.len(), MAX_NOT_ACK_ELICITING);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use super::super::intervals::Intervals;
 use super::encoding::RecordReader;
 
 /// The shortest piece, and the number of bytes that are read at once for verification.
-const LEAST_PIECE_BYTES: u64 = 64 << 10;
+const MIN_PIECE_BYTES: u64 = 64 << 10;
 
 /// The most pieces of a body, approximately; those of a longer body are longer.
-const MOST_PIECES: u64 = 4096;
+const MAX_PIECES: u64 = 4096;
 
 /// The bytes of a record for each piece.
 const SUM_BYTES: u64 = 4;
@@ -43,9 +43,9 @@ pub(crate) struct PieceChecksum {
 impl PieceChecksums {
     /// The checksums of an empty file for an object of this length.
     pub(crate) fn new(length: Option<u64>) -> Self {
-        let mut piece_bytes = LEAST_PIECE_BYTES;
+        let mut piece_bytes = MIN_PIECE_BYTES;
         // A checksum for each 64 KiB of a body of many gigabytes would make its record larger than a small object.
-        while length.unwrap_or_default().div_ceil(piece_bytes) > MOST_PIECES {
+        while length.unwrap_or_default().div_ceil(piece_bytes) > MAX_PIECES {
             piece_bytes = piece_bytes.saturating_mul(2);
         }
         Self {
@@ -56,7 +56,7 @@ impl PieceChecksums {
 
     /// How many bytes of a record the checksums of all the content take.
     pub(crate) fn max_bytes(length: Option<u64>) -> u64 {
-        let pieces = length.map_or(MOST_PIECES, |length| {
+        let pieces = length.map_or(MAX_PIECES, |length| {
             length.div_ceil(Self::new(Some(length)).piece_bytes)
         });
         pieces.saturating_mul(SUM_BYTES)
@@ -109,7 +109,7 @@ impl PieceChecksums {
         let crcs = self.runs.iter().map(|run| run.crcs.len() as u64);
         // A run may begin and end with a partial piece.
         let parts = (self.runs.len() as u64).saturating_mul(2);
-        crcs.sum::<u64>() > MOST_PIECES.saturating_add(parts)
+        crcs.sum::<u64>() > MAX_PIECES.saturating_add(parts)
     }
 
     fn double(&mut self) {
@@ -174,7 +174,7 @@ impl PieceChecksums {
 
     pub(super) fn decode(from: &mut RecordReader<'_>) -> Option<Self> {
         let piece_bytes = from.u64()?;
-        if piece_bytes < LEAST_PIECE_BYTES || !piece_bytes.is_power_of_two() {
+        if piece_bytes < MIN_PIECE_BYTES || !piece_bytes.is_power_of_two() {
             return None;
         }
         let mut end_before = None;
@@ -303,7 +303,7 @@ impl CheckedRange {
             let known = if at > range.start { checked.crc } else { 0 };
             let mut hasher = crc32fast::Hasher::new_with_initial(known);
             while at < range.end {
-                let len = range.end.saturating_sub(at).min(LEAST_PIECE_BYTES);
+                let len = range.end.saturating_sub(at).min(MIN_PIECE_BYTES);
                 buffer.resize(usize::try_from(len).ok()?, 0);
                 file.read_exact_at(&mut buffer, body_at.saturating_add(at))
                     .ok()?;
@@ -394,13 +394,13 @@ mod tests {
 
     #[test]
     fn pieces_grow_if_there_are_too_many() {
-        let most = MOST_PIECES as usize;
+        let most = MAX_PIECES as usize;
         assert_eq!(
-            PieceChecksums::new(Some(MOST_PIECES << 16)).piece_bytes,
+            PieceChecksums::new(Some(MAX_PIECES << 16)).piece_bytes,
             64 << 10
         );
         assert_eq!(
-            PieceChecksums::new(Some((MOST_PIECES << 16) + 1)).piece_bytes,
+            PieceChecksums::new(Some((MAX_PIECES << 16) + 1)).piece_bytes,
             128 << 10
         );
         let mut checksums = PieceChecksums::new(None);

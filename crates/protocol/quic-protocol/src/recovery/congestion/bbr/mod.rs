@@ -24,12 +24,12 @@ const ROUND_TRIP_EXPIRY: Duration = Duration::from_secs(10);
 /// The least time for which the queue is empty to measure the round trip.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// Packets of the least window, which suffice with delayed ACKs.
-const LEAST_PACKETS: u64 = 4;
+const MIN_PACKETS: u64 = 4;
 /// Bytes per second below which packets are sent one by one, and up to which two at a time.
 const SLOW_RATE: u64 = 1_200_000 / 8;
 const MEDIUM_RATE: u64 = 24_000_000 / 8;
 /// The most bytes that are taken to be sent at once.
-const MOST_QUANTUM: u64 = 64_000;
+const MAX_QUANTUM: u64 = 64_000;
 
 /// The controller of a path. It measures the bandwidth and the round trip without queues, sends at this bandwidth, and
 /// has twice their product in flight at most. Windows are in bytes, rates in bytes per second.
@@ -117,7 +117,7 @@ impl Bbr {
     }
 
     fn least_window(&self) -> u64 {
-        LEAST_PACKETS * self.mtu
+        MIN_PACKETS * self.mtu
     }
 
     fn pacing_gain(&self) -> f64 {
@@ -138,7 +138,7 @@ impl Bbr {
         let quantum = match self.pacing_rate {
             ..SLOW_RATE => self.mtu,
             SLOW_RATE..MEDIUM_RATE => 2 * self.mtu,
-            rate => (rate / 1_000).clamp(2 * self.mtu, MOST_QUANTUM.max(2 * self.mtu)),
+            rate => (rate / 1_000).clamp(2 * self.mtu, MAX_QUANTUM.max(2 * self.mtu)),
         };
         let product = gain * bandwidth as f64 * round_trip.as_secs_f64();
         (product as u64).saturating_add(3 * quantum)

@@ -67,7 +67,7 @@ fn a_full_pipe_is_probed() {
     for gain in [1.25, 0.75, 1.0] {
         assert!(gains.contains(&gain), "{gains:?}");
     }
-    assert!(bbr.window() <= 2 * 100 * MTU + 3 * MOST_QUANTUM);
+    assert!(bbr.window() <= 2 * 100 * MTU + 3 * MAX_QUANTUM);
 }
 
 #[test]
