@@ -1,5 +1,6 @@
 //! mimalloc as the allocator of this program, and the free memory that it keeps for later use.
 
+// An allocator cannot be written without it. The rest of the program denies it.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};

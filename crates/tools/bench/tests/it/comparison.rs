@@ -79,7 +79,7 @@ fn verdicts(comparisons: usize, rounds: usize, urls: [String; 2]) -> (usize, usi
 
 /// The unit tests of the statistics have the same with ratios that were recorded.
 #[test]
-#[ignore = "takes three minutes on a machine that does nothing else: cargo test -p apus-comparison --test it -- --ignored"]
+#[ignore = "takes three minutes on a machine that does nothing else: cargo test -p apus-bench --test it comparison -- --ignored"]
 fn of_100_comparisons_of_a_server_with_itself_95_say_that_there_is_no_difference() {
     let server = slow(5.0);
     let (faster, slower) = verdicts(100, 6, [server.url("/"), server.url("/")]);
@@ -87,7 +87,7 @@ fn of_100_comparisons_of_a_server_with_itself_95_say_that_there_is_no_difference
 }
 
 #[test]
-#[ignore = "takes a minute on a machine that does nothing else: cargo test -p apus-comparison --test it -- --ignored"]
+#[ignore = "takes a minute on a machine that does nothing else: cargo test -p apus-bench --test it comparison -- --ignored"]
 fn of_20_comparisons_with_a_server_that_is_slower_by_five_percent_19_say_so() {
     let (server, slowed) = (slow(10.0), slow(10.5));
     let (faster, slower) = verdicts(20, 12, [server.url("/"), slowed.url("/")]);
