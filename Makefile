@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-crosscheck bench-instructions bench-path soak seeds fuzz conformance tools clean
+.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-crosscheck bench-instructions bench-path soak published fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -66,8 +66,8 @@ bench-generators: ## CPU of apus bench for a request, beside wrk, h2load and oha
 bench-crosscheck: ## what apus bench reports of known schedules, beside h2load, wrk and k6, which Go builds; BENCH="--without-k6"
 	python3 bench/crosscheck.py $(BENCH)
 
-seeds: ## the tables of the reports that Apus answers to, published figures beside those of this machine, in one page; SEEDS=--quick
-	bench/seeds/run $(SEEDS)
+published: ## the figures that other systems have published, beside figures of the same loads on this machine, in one page; PUBLISHED=--quick
+	bench/published/run $(PUBLISHED)
 
 bench-path: ## downloads over HTTP/2 and HTTP/3 through the same delay and loss, as root; BENCH="--case 20ms-0.0% --nginx"
 	python3 bench/path.py $(BENCH)

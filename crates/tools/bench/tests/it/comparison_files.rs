@@ -50,8 +50,8 @@ fn files_of(folder: &str, changes: &ComparisonChanges) -> Vec<ComparisonFile> {
 }
 
 #[test]
-fn the_files_of_make_bench_and_make_seeds_are_right() {
-    for (folder, least) in [("cases", 50), ("seeds", 35)] {
+fn the_files_of_make_bench_and_make_published_are_right() {
+    for (folder, least) in [("cases", 50), ("published", 35)] {
         let files = files_of(folder, &ComparisonChanges::default());
         assert!(files.iter().all(ComparisonFile::has_cases), "{folder}");
         let cases: usize = files.iter().map(ComparisonFile::case_count).sum();
@@ -60,9 +60,9 @@ fn the_files_of_make_bench_and_make_seeds_are_right() {
 }
 
 #[test]
-fn make_seeds_takes_as_long_as_its_documentation_says() {
+fn make_published_takes_as_long_as_its_documentation_says() {
     let minutes = |seconds: f64| seconds / 60.0;
-    let files = files_of("seeds", &ComparisonChanges::default());
+    let files = files_of("published", &ComparisonChanges::default());
     let expected: f64 = files.iter().map(|file| file.seconds_left((0, 0))).sum();
     let most: f64 = files.iter().map(ComparisonFile::seconds_at_most).sum();
     assert!(minutes(expected) <= 50.0, "{} min", minutes(expected));
@@ -73,7 +73,7 @@ fn make_seeds_takes_as_long_as_its_documentation_says() {
         duration: Some(Duration::from_secs(2)),
         ..ComparisonChanges::default()
     };
-    let files = files_of("seeds", &quick);
+    let files = files_of("published", &quick);
     let expected: f64 = files.iter().map(|file| file.seconds_left((0, 0))).sum();
     assert!(minutes(expected) <= 9.0, "{} min", minutes(expected));
 }
