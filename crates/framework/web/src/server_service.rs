@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use apus_handler::error_page::{AcceptedFormats, ErrorDetails, lacks_body, write_body};
+use apus_handler::error_page::{DEFAULT_FORMAT, ErrorDetails, lacks_body, write_body};
 use apus_http::{Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 /// Makes the service that the server calls.
@@ -28,14 +28,14 @@ struct ServerService(Rc<dyn Service>);
 
 impl Service for ServerService {
     fn call(&self, request: Request) -> ResponseFuture {
-        let formats = AcceptedFormats::of(&request);
+        let format = request.error_format().unwrap_or(DEFAULT_FORMAT);
         let future = match request.plain_path() {
             Ok(_) => self.0.call(request),
             Err(_) => Response::new(request.invalid_path_status()).into(),
         };
         future.map(move |mut response| {
             if lacks_body(&response) {
-                write_body(&mut response, formats.format(), ErrorDetails::default());
+                write_body(&mut response, format, ErrorDetails::default());
             }
             response
         })

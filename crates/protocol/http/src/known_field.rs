@@ -39,6 +39,7 @@ macro_rules! known_fields {
 }
 
 known_fields! {
+    Accept = b"accept",
     AltSvc = b"alt-svc",
     Authorization = b"authorization",
     CacheControl = b"cache-control",

@@ -26,6 +26,9 @@
 //!   The sites of a listener, or the layer `TrustedProxies` of an application, accept the client's address from trusted
 //!   proxies, and remove the fields by which a client could claim another one (`identity`). Everything else reads
 //!   [`Request`], and derives none of this again.
+//! - **The format of errors is a value of one byte** (`error_format`). Who responds to an error rarely has the request any
+//!   more: sites, handlers and layers each kept a copy of `Accept` on the heap, for each request. Now `Accept` is read
+//!   when the first of them asks, and the others copy the byte.
 //! - **The path is normalised once** (`path`). Locations, rules, files and the keys of caches use this form. Origins
 //!   get it in the encoding of the client, or the path as it was sent (`PathForm` of apus-proxy).
 //! - **The port of a request is that of its authority**, or the default of the scheme, and not the port of the socket.
@@ -61,6 +64,7 @@ mod connection;
 mod development_hosts;
 mod duplex;
 mod encoded;
+mod error_format;
 mod event_stream;
 mod extensions;
 mod field_section;
@@ -102,6 +106,7 @@ pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo
 pub use development_hosts::DevelopmentHosts;
 pub use duplex::{Duplex, Tunnel};
 pub use encoded::FieldCompression;
+pub use error_format::ErrorFormat;
 pub use event_stream::EventLines;
 pub use extensions::Extensions;
 pub use field_summary::FieldSummary;

@@ -1,6 +1,6 @@
 //! The request that a service gets.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use crate::client::ForwardedInfo;
 use crate::path::{self, InvalidPath, PathForms};
 use crate::request_id::RequestNumber;
 use crate::{
-    Authority, Body, Client, ConnectionInfo, Extensions, FieldSet, Headers, HopByHopFields,
-    Interim, InvalidTarget, KnownField, RequestId, Target, list,
+    Authority, Body, Client, ConnectionInfo, ErrorFormat, Extensions, FieldSet, Headers,
+    HopByHopFields, Interim, InvalidTarget, KnownField, RequestId, Target, list,
 };
 
 /// A request: head, body, connection, and the extensions that layers attach.
@@ -28,6 +28,8 @@ pub struct Request {
     original_target: Option<Box<Target>>,
     /// The forms of the path; `None` for one that is in its normal form.
     path: OnceCell<Result<Option<Box<PathForms>>, InvalidPath>>,
+    /// The preferred format of errors, once it was asked for.
+    error_format: Cell<Option<Option<ErrorFormat>>>,
     authority: Authority,
     /// The client as trusted proxies describe it, if the request came through one.
     forwarded: Option<Rc<ForwardedInfo>>,
@@ -106,6 +108,7 @@ impl Request {
             head,
             original_target: None,
             path: OnceCell::new(),
+            error_format: Cell::new(None),
             forwarded: None,
             are_identity_fields_removed: false,
             has_body: !body.is_empty(),
@@ -126,6 +129,7 @@ impl Request {
             head,
             original_target: self.original_target.clone(),
             path: self.path.clone(),
+            error_format: self.error_format.clone(),
             authority: self.authority.clone(),
             forwarded: self.forwarded.clone(),
             are_identity_fields_removed: self.are_identity_fields_removed,
@@ -239,6 +243,8 @@ impl Request {
 
     /// The field lines to change.
     pub fn headers_mut(&mut self) -> &mut Headers {
+        // They may change `Accept`.
+        self.error_format.set(None);
         &mut self.head.headers
     }
 
@@ -315,6 +321,19 @@ impl Request {
             Ok(forms) => Ok(forms.as_deref()),
             Err(error) => Err(*error),
         }
+    }
+
+    /// The format that the client prefers for the bodies of errors (RFC 9110 section 12.5.1); `None` without a
+    /// preference.
+    ///
+    /// Most responses are no errors, and who responds to one rarely has the request any more. So this is a value that
+    /// outlives the request and needs no copy of `Accept`; the field is read at most once.
+    pub fn error_format(&self) -> Option<ErrorFormat> {
+        self.error_format.get().unwrap_or_else(|| {
+            let preferred = ErrorFormat::preferred(&self.head.headers);
+            self.error_format.set(Some(preferred));
+            preferred
+        })
     }
 
     /// The connection. Its other end may be a proxy; the sender of the request is [`Request::client`].
@@ -482,9 +501,8 @@ mod tests {
     use super::*;
     use crate::Peer;
 
-    #[test]
-    fn a_rewritten_request_still_knows_what_the_client_sent() {
-        let mut request = Request::new(RequestParts {
+    fn request() -> Request {
+        Request::new(RequestParts {
             method: Method::GET,
             target: Target::parse(&Method::GET, "/a?b").unwrap(),
             version: Version::HTTP_11,
@@ -498,7 +516,25 @@ mod tests {
                 tls: None,
             }),
             extensions: Extensions::new(),
-        });
+        })
+    }
+
+    #[test]
+    fn a_changed_accept_changes_the_format_of_errors() {
+        let mut request = request();
+        assert_eq!(request.error_format(), None);
+        let headers = request.headers_mut();
+        headers.try_append("accept", "application/json").unwrap();
+        assert_eq!(request.error_format(), Some(ErrorFormat::Json));
+        let copy = request.without_body();
+        request.headers_mut().remove("accept");
+        assert_eq!(request.error_format(), None);
+        assert_eq!(copy.error_format(), Some(ErrorFormat::Json));
+    }
+
+    #[test]
+    fn a_rewritten_request_still_knows_what_the_client_sent() {
+        let mut request = request();
         assert!(!request.is_rewritten());
         assert_eq!(request.original_target().as_str(), "/a?b");
         request.set_path_and_query("/c").unwrap();

@@ -1,79 +1,18 @@
 //! Default bodies of error responses: an HTML page, problem details (RFC 9457), or text, as the client accepts.
 
-use apus_http::fields::Quality;
-use apus_http::fields::accept::{WeightedMediaRange, media_ranges, media_ranges_of};
 use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
-use smallvec::SmallVec;
 
-/// The format of the body of an error response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorFormat {
-    /// An HTML page for people.
-    Html,
-    /// Problem details for programs.
-    Json,
-    /// A line of text.
-    Text,
-}
+pub use apus_http::ErrorFormat;
 
-impl ErrorFormat {
-    /// The format that the client prefers (RFC 9110 section 12.5.1); text if it has no preference.
-    pub fn of(request: &Request) -> Self {
-        Self::negotiate(media_ranges(request.headers()), Self::Text)
-    }
-
-    fn negotiate<'a>(ranges: impl Iterator<Item = WeightedMediaRange<'a>>, default: Self) -> Self {
-        let mut best = (Quality::NONE, default);
-        for range in ranges {
-            let format = match range.name.to_ascii_lowercase().as_slice() {
-                b"text/html" | b"application/xhtml+xml" | b"text/*" => Self::Html,
-                b"application/json" | b"application/*" => Self::Json,
-                name if name.starts_with(b"application/") && name.ends_with(b"+json") => Self::Json,
-                b"text/plain" => Self::Text,
-                _ => continue,
-            };
-            if range.quality > best.0 {
-                best = (range.quality, format);
-            }
-        }
-        best.1
-    }
-}
-
-/// What a request says of the [`ErrorFormat`] that it prefers, for when the response turns out to be an error.
-#[derive(Clone, Debug, Default)]
-pub struct AcceptedFormats {
-    /// The lines of `Accept`.
-    lines: SmallVec<[Box<[u8]>; 1]>,
-}
-
-impl AcceptedFormats {
-    /// What this request says.
-    pub fn of(request: &Request) -> Self {
-        let lines = request.headers().get_all("accept").map(Box::from);
-        Self {
-            lines: lines.collect(),
-        }
-    }
-
-    /// The same as [`ErrorFormat::of`] of the request.
-    pub fn format(&self) -> ErrorFormat {
-        self.format_or(ErrorFormat::Text)
-    }
-
-    /// The format that the client prefers, or this one if it has no preference.
-    pub fn format_or(&self, default: ErrorFormat) -> ErrorFormat {
-        let lines = self.lines.iter();
-        ErrorFormat::negotiate(lines.flat_map(|line| media_ranges_of(line)), default)
-    }
-}
+/// The format for clients that prefer none: many of them are programs that show the body as it is.
+pub const DEFAULT_FORMAT: ErrorFormat = ErrorFormat::Text;
 
 /// An error response with its default body.
 pub fn error_page(request: &Request, status: StatusCode) -> Response {
     let mut response = Response::new(status);
     write_body(
         &mut response,
-        ErrorFormat::of(request),
+        request.error_format().unwrap_or(DEFAULT_FORMAT),
         ErrorDetails::default(),
     );
     response
@@ -228,39 +167,7 @@ fn explanation(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use apus_testkit::get;
-
     use super::*;
-
-    #[test]
-    fn takes_the_format_that_the_client_prefers() {
-        for (accept, format) in [
-            ("", ErrorFormat::Text),
-            ("text/html", ErrorFormat::Html),
-            ("application/json", ErrorFormat::Json),
-            ("application/json, text/plain, */*", ErrorFormat::Json),
-            ("application/problem+json", ErrorFormat::Json),
-            ("application/json;q=0.5, text/html;q=0.8", ErrorFormat::Html),
-            ("text/html;q=0, application/json", ErrorFormat::Json),
-            ("text/html;q=x", ErrorFormat::Text),
-            ("application/json; charset=utf-8", ErrorFormat::Json),
-            ("text/plain", ErrorFormat::Text),
-            ("image/avif,image/webp,*/*;q=0.8", ErrorFormat::Text),
-        ] {
-            let request = get("/").with("accept", accept).request();
-            assert_eq!(ErrorFormat::of(&request), format, "{accept}");
-            assert_eq!(AcceptedFormats::of(&request).format(), format, "{accept}");
-        }
-    }
-
-    #[test]
-    fn several_lines_of_accept_are_one_list() {
-        let mut request = get("/").with("accept", "application/json;q=0.5").request();
-        let headers = request.headers_mut();
-        headers.try_append("accept", "text/html").unwrap();
-        assert_eq!(ErrorFormat::of(&request), ErrorFormat::Html);
-        assert_eq!(AcceptedFormats::of(&request).format(), ErrorFormat::Html);
-    }
 
     #[test]
     fn keeps_fields_of_the_error_and_describes_the_new_body() {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error_page::{AcceptedFormats, ErrorDetails, lacks_body};
+use crate::error_page::{DEFAULT_FORMAT, ErrorDetails, lacks_body};
 use apus_http::{Request, Response};
 
 use crate::error::{Error, ErrorFormat};
@@ -53,8 +53,8 @@ impl fmt::Debug for ErrorRules {
 pub struct Rendering {
     /// The format that the application chose.
     chosen: Option<ErrorFormat>,
-    /// What the client accepts, where the application chose none.
-    accepted: AcceptedFormats,
+    /// The format that the client prefers, where the application chose none.
+    preferred: Option<ErrorFormat>,
     is_deferred: bool,
     on_error: Option<Arc<OnError>>,
 }
@@ -68,20 +68,20 @@ impl Rendering {
     pub fn of(request: &Request, rules: &ErrorRules) -> Self {
         Self {
             chosen: rules.format,
-            accepted: match rules.format {
-                Some(_) => AcceptedFormats::default(),
-                None => AcceptedFormats::of(request),
+            preferred: match rules.format {
+                Some(_) => None,
+                None => request.error_format(),
             },
             is_deferred: rules.is_deferred,
             on_error: rules.on_error.clone(),
         }
     }
 
-    /// For a client that accepts these formats.
-    pub fn for_client(accepted: AcceptedFormats) -> Self {
+    /// For a client that prefers this format.
+    pub fn for_client(preferred: Option<ErrorFormat>) -> Self {
         Self {
             chosen: None,
-            accepted,
+            preferred,
             is_deferred: false,
             on_error: None,
         }
@@ -134,16 +134,19 @@ impl Rendering {
     pub fn complete(&self, response: Response) -> Response {
         let mut response = self.apply(response);
         if lacks_body(&response) {
-            let format = self.chosen.unwrap_or_else(|| self.accepted.format());
+            let format = self.format_or(DEFAULT_FORMAT);
             crate::error_page::write_body(&mut response, format, ErrorDetails::default());
         }
         response
     }
 
+    fn format_or(&self, default: ErrorFormat) -> ErrorFormat {
+        self.chosen.or(self.preferred).unwrap_or(default)
+    }
+
     /// Makes the response to an error of one that has its status and header fields.
     fn form(&self, mut error: Error, mut response: Response) -> Response {
-        let accepted = || self.accepted.format_or(error.preferred());
-        let format = self.chosen.unwrap_or_else(accepted);
+        let format = self.format_or(error.preferred());
         let hook = self.on_error.as_ref();
         let made = hook.and_then(|hook| hook(&error, format));
         for (name, value) in error.headers() {

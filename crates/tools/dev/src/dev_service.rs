@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_handler::error_page::{ErrorDetails, ErrorFormat, write_body};
+use apus_handler::error_page::{DEFAULT_FORMAT, ErrorDetails, ErrorFormat, write_body};
 use apus_http::{
     DevelopmentHosts, HeaderValue, Method, Request, Response, ResponseFuture, Service,
     ServiceFactory, StatusCode, escape_html, header,
@@ -280,7 +280,11 @@ fn refuse(request: &Request) -> Response {
         detail: Some(&detail),
         ..ErrorDetails::default()
     };
-    write_body(&mut response, ErrorFormat::of(request), details);
+    write_body(
+        &mut response,
+        request.error_format().unwrap_or(DEFAULT_FORMAT),
+        details,
+    );
     response
 }
 
@@ -298,7 +302,7 @@ struct DevClient {
 impl DevClient {
     fn of(request: &Request) -> Self {
         let headers = request.headers();
-        let format = ErrorFormat::of(request);
+        let format = request.error_format().unwrap_or(DEFAULT_FORMAT);
         // Without the field, the browser is an old one, or the page is not on a trustworthy origin.
         let destination = headers.get_str("sec-fetch-dest").unwrap_or("document");
         let is_fragment = headers.contains("hx-request") || headers.contains("x-requested-with");

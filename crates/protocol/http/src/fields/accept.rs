@@ -1,7 +1,7 @@
 //! `Accept` (RFC 9110 section 12.5.1).
 
 use super::quality::{Quality, weigh};
-use crate::{Headers, list};
+use crate::{Headers, KnownField, list};
 
 /// A member of `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,12 @@ pub struct WeightedMediaRange<'a> {
 
 /// The members of all `Accept` lines. Those with an invalid weight are left out.
 pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = WeightedMediaRange<'_>> {
-    headers.get_all("accept").flat_map(media_ranges_of)
+    headers
+        .values_of(KnownField::Accept)
+        .flat_map(media_ranges_of)
 }
 
-/// The members of one `Accept` line. Those with an invalid weight are left out.
-pub fn media_ranges_of(line: &[u8]) -> impl Iterator<Item = WeightedMediaRange<'_>> {
+fn media_ranges_of(line: &[u8]) -> impl Iterator<Item = WeightedMediaRange<'_>> {
     list::quoted_members(line).filter_map(|member| {
         let (name, parameters) = list::parameters(member);
         let (quality, has_parameters) = weigh(parameters)?;
@@ -38,7 +39,7 @@ pub fn media_ranges_of(line: &[u8]) -> impl Iterator<Item = WeightedMediaRange<'
 ///
 /// Media ranges with parameters are ignored.
 pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
-    if !headers.contains("accept") {
+    if !headers.has(KnownField::Accept) {
         return offered.first().copied();
     }
     let mut best = None;

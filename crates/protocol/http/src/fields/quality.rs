@@ -10,7 +10,7 @@ impl Quality {
     /// Acceptable, although the client does not name it.
     pub(super) const IMPLIED: Self = Self(1);
     /// The quality of a member without a weight.
-    const FULL: Self = Self(1001);
+    pub(crate) const FULL: Self = Self(1001);
 
     /// Reads `qvalue`: from 0 to 1 with up to three digits after the point.
     fn parse(text: &[u8]) -> Option<Self> {

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Body, FileRange, HeaderName, Request, Response, ResponseFuture, StatusCode, header,
+    Body, ErrorFormat, FileRange, HeaderName, Request, Response, ResponseFuture, StatusCode, header,
 };
 
 use super::accel::{self, AccelTarget};
 use super::{RequestRoute, RequestState, SiteState};
 use crate::settings::ErrorPage;
 use apus_compress::media_type;
-use apus_handler::error_page::{self, AcceptedFormats, ErrorDetails};
+use apus_handler::error_page::{self, DEFAULT_FORMAT, ErrorDetails};
 use apus_http::trace::{Step, StepKind};
 
 impl SiteState {
@@ -69,7 +69,7 @@ impl SiteState {
                 }
                 error_page::write_body(
                     &mut response,
-                    context.formats.format(),
+                    context.error_format.unwrap_or(DEFAULT_FORMAT),
                     ErrorDetails::default(),
                 );
                 self.finish(context, response).into()
@@ -99,7 +99,7 @@ impl SiteState {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
                             error_page::write_body(
                                 &mut response,
-                                context.formats.format(),
+                                context.error_format.unwrap_or(DEFAULT_FORMAT),
                                 ErrorDetails::default(),
                             );
                         }
@@ -118,8 +118,7 @@ impl SiteState {
                     let found = match request {
                         Some(request) => {
                             let status = response.status();
-                            let formats = context.formats.clone();
-                            site.error_page(request, status, formats).await
+                            site.error_page(request, status, context.error_format).await
                         }
                         None => None,
                     };
@@ -127,7 +126,7 @@ impl SiteState {
                         Some(page) => copy_body(&mut response, page),
                         None => error_page::write_body(
                             &mut response,
-                            context.formats.format(),
+                            context.error_format.unwrap_or(DEFAULT_FORMAT),
                             ErrorDetails::default(),
                         ),
                     }
@@ -149,7 +148,7 @@ impl SiteState {
         self: &Rc<Self>,
         request: Request,
         status: StatusCode,
-        formats: AcceptedFormats,
+        error_format: Option<ErrorFormat>,
     ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
         let mut context = RequestState {
@@ -158,7 +157,7 @@ impl SiteState {
                 skips_layers: true,
                 ..RequestRoute::default()
             },
-            formats,
+            error_format,
             is_secure: request.is_secure(),
             observation: None,
             trace: None,

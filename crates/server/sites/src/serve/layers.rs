@@ -139,7 +139,7 @@ impl SiteState {
         if !is_error {
             return response;
         }
-        let mut response = Rendering::for_client(context.formats.clone()).apply(response);
+        let mut response = Rendering::for_client(context.error_format).apply(response);
         let pages = &self.location(context).error_pages;
         if pages.contains_key(&response.status()) {
             clear_body(&mut response);

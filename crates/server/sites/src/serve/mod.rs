@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::{
-    HeaderValue, Method, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
-    ServiceFactory, StatusCode, header, mount_prefix,
+    ErrorFormat, HeaderValue, Method, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo,
+    Service, ServiceFactory, StatusCode, header, mount_prefix,
 };
 
 use super::fields::FieldChange;
@@ -29,7 +29,7 @@ use super::template::{Captures, DocumentRoot, VariableScope};
 use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
 use apus_files::{Files, FilesOutcome, FilesService};
-use apus_handler::error_page::{AcceptedFormats, error_page};
+use apus_handler::error_page::error_page;
 use apus_handler::middleware::Layer;
 use apus_handler::rendering::ErrorRules;
 use apus_http::trace::{self, Step, StepKind, Trace};
@@ -105,7 +105,8 @@ enum WorkerHandler {
 /// The state of a request until its response is complete.
 struct RequestState {
     route: RequestRoute,
-    formats: AcceptedFormats,
+    /// The format of errors that the client prefers.
+    error_format: Option<ErrorFormat>,
     is_secure: bool,
     observation: Option<RequestObservation>,
     trace: Option<Trace>,
@@ -219,7 +220,7 @@ impl Service for SiteService {
                 redirect_copy: site.redirect_copy(&request),
                 ..RequestRoute::default()
             },
-            formats: AcceptedFormats::of(&request),
+            error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
             trace: Trace::of(&request),
