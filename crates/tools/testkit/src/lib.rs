@@ -50,7 +50,7 @@ pub use process::{ReadyProcess, may_start_servers, process_folder};
 pub use properties::cases;
 pub use socket_client::{SocketClient, SocketReply, request_text};
 pub use udp_relay::UdpRelay;
-pub use wait::{WaitCondition, eventually, wait_until};
+pub use wait::{WaitCondition, eventually, eventually_async, wait_until};
 
 /// Runs a future on a runtime like that of a worker.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -60,6 +60,21 @@ pub async fn eventually<C: WaitCondition>(
     }
 }
 
+/// As [`eventually`], for a condition that is asked for and waited for.
+pub async fn eventually_async<C: WaitCondition>(
+    what: &str,
+    mut condition: impl AsyncFnMut() -> C,
+) -> C::Value {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition().await.value() {
+            return value;
+        }
+        check(start, what);
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
 fn check(start: Instant, what: &str) {
     assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
 }

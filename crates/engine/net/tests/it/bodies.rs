@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use apus_http::{Response, ResponseFuture, StatusCode};
-use apus_testkit::{collect, wait_until};
+use apus_testkit::{collect, eventually, wait_until};
 use bytes::Bytes;
 
 use crate::harness::{Server, collector, ok, paths, service};
@@ -50,9 +50,7 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
     let server = Server::start(service(move |mut request| {
         let go = Arc::clone(&waits);
         ResponseFuture::later(async move {
-            while !go.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            eventually("the test goes on", || go.load(Ordering::Relaxed)).await;
             let body = collect(&mut request.take_body()).await.unwrap();
             ok(body.len().to_string())
         })

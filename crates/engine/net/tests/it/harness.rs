@@ -12,7 +12,7 @@ use std::time::Duration;
 use apus_http::{Body, Frame, Request, Response, ResponseFuture, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
-use apus_testkit::{collect, frames, wait_until};
+use apus_testkit::{collect, eventually, frames, wait_until};
 use bytes::Bytes;
 
 /// How long a test waits for what must come. Long, since the machine may be busy.
@@ -343,9 +343,7 @@ pub(crate) fn waiting_for(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     service(move |_| {
         let go = Arc::clone(&go);
         ResponseFuture::later(async move {
-            while !go.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            eventually("the test goes on", || go.load(Ordering::SeqCst)).await;
             ok("finished")
         })
     })

@@ -13,7 +13,7 @@ use apus_http::{
 use apus_net::tls::UnknownName;
 use apus_net::{Limits, ListenerPlan};
 use apus_testkit::h2::{request, request_with};
-use apus_testkit::{CertificateAuthority, collect, frames, wait_until};
+use apus_testkit::{CertificateAuthority, collect, eventually, frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
@@ -31,9 +31,7 @@ impl Gate {
     }
 
     async fn passed(&self) {
-        while !self.0.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("the test goes on", || self.0.load(Ordering::Relaxed)).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apus_database::Db;
 use apus_jobs::{JobRunner, Jobs};
-use apus_testkit::{EmptyDatabase, block_on, logged};
+use apus_testkit::{EmptyDatabase, block_on, eventually_async, logged};
 use tokio::sync::Notify;
 
 use crate::harness::{Slow, Task, Tried, counts, of_each, open, runner, task};
@@ -21,11 +21,9 @@ fn runners_share_the_jobs() {
             for number in 0..60 {
                 jobs.push(&task(&number.to_string(), 0)).await.unwrap();
             }
-            let all_done = async {
-                while jobs.counts().await.unwrap() != counts(0, 0, 0, 0) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
+            let all_done = eventually_async("all jobs are done", async || {
+                jobs.counts().await.unwrap() == counts(0, 0, 0, 0)
+            });
             let done = Arc::new(Notify::new());
             let run = |runner: JobRunner| {
                 let done = done.clone();
@@ -126,14 +124,10 @@ fn a_job_of_a_process_that_is_killed_runs_elsewhere() {
             assert_eq!(runner.run_due().await.unwrap(), 0, "it runs there");
             process.kill().unwrap();
             process.wait().unwrap();
-            let again = async {
-                while runner.run_due().await.unwrap() == 0 {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(30), again)
-                .await
-                .unwrap();
+            eventually_async("the job is due again", async || {
+                runner.run_due().await.unwrap() > 0
+            })
+            .await;
             assert_eq!(jobs.counts().await.unwrap(), counts(0, 0, 0, 0));
         });
         assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -161,10 +155,11 @@ fn a_job_that_runs_long_is_not_given_to_another_runner() {
         jobs.push(&Slow).await.unwrap();
         let (first, second) = (long(), long());
         let others = async {
-            while !is_over.load(Ordering::Relaxed) {
+            eventually_async("the job is over", async || {
                 second.run_due().await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+                is_over.load(Ordering::Relaxed)
+            })
+            .await;
         };
         let (first, ()) = tokio::join!(first.run_due(), others);
         assert_eq!(first.unwrap(), 1);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use apus_clock::TestClock;
 use apus_jobs::{Jobs, Schedules};
-use apus_testkit::{block_on, logged};
+use apus_testkit::{block_on, eventually, logged};
 use tokio::sync::Notify;
 
 use crate::harness::{of_each, open};
@@ -20,13 +20,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Lets tasks run until a number has the expected value, and a little longer.
 async fn settles(count: &AtomicU32, expected: u32) {
-    let settled = async {
-        while count.load(Ordering::Relaxed) < expected {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(20), settled).await;
+    eventually("the runs", || count.load(Ordering::Relaxed) >= expected).await;
+    // A run too many would come now.
+    tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(count.load(Ordering::Relaxed), expected);
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
 use apus_mail::{Mail, MailError, Mailer};
-use apus_testkit::block_on;
+use apus_testkit::{block_on, eventually};
 
 /// A server that accepts one connection, and has these replies to RCPT and to the end of the mail. Returns what the
 /// client sent.
@@ -118,9 +118,7 @@ fn a_mail_that_is_sent_later_is_sent_again_if_the_server_is_busy() {
     block_on(async {
         mailer.send_later(mail());
         drop(mailer);
-        while !server.is_finished() {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+        eventually("the second session ends", || server.is_finished()).await;
     });
     let received = server.join().unwrap();
     assert!(received.contains("Subject: Hello"), "{received}");

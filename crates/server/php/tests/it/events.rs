@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use apus_php::plan::{ApplicationMode, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
+use apus_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::spawn_local;
 
@@ -44,9 +45,7 @@ fn workers_run_tasks_and_timers_between_requests() {
             (0..5).all(|number| has(&format!("task {number}")))
                 && notes.lines().filter(|line| *line == "tick").count() >= 2
         };
-        while !is_done() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("the tasks and ticks", is_done).await;
         assert_eq!(get(&pool, "/").await.unwrap().text, "home");
         pool.stop().await;
     });

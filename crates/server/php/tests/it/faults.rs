@@ -7,6 +7,7 @@ use std::time::Duration;
 use apus_http::{Body, Method, StatusCode};
 use apus_php::plan::{ApplicationMode, Launch, PhpCgiPlan, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
+use apus_testkit::{eventually, eventually_async};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::spawn_local;
 
@@ -18,9 +19,7 @@ fn kill(pid: i32) {
 
 /// Waits until a process has ended.
 async fn process_end(pid: i32) {
-    while is_alive(pid) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the process has ended", || !is_alive(pid)).await;
 }
 
 #[test]
@@ -171,18 +170,12 @@ fn an_application_that_does_not_boot_reports_why_and_is_retried() {
             "index.php",
             "while (frankenphp_handle_request(function () { echo 'well'; })) {}",
         );
-        loop {
-            match get(&pool, "/").await {
-                Ok(response) => {
-                    assert_eq!(response.text, "well");
-                    break;
-                }
-                Err(WorkerError::Boot { .. }) => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
+        let response = eventually_async("it boots", async || match get(&pool, "/").await {
+            Ok(response) => Some(response),
+            Err(WorkerError::Boot { .. }) => None,
+            Err(other) => panic!("{other}"),
+        });
+        assert_eq!(response.await.text, "well");
         pool.stop().await;
     });
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use apus_client::Address;
 use apus_php::plan::{ApplicationMode, Launch, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
+use apus_testkit::{eventually, eventually_async};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
@@ -56,9 +57,7 @@ impl Fpm {
 
     /// Waits until PHP-FPM listens.
     async fn ready(&self) {
-        while self.starts() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("PHP-FPM listens", || self.starts() > 0).await;
     }
 
     fn plan(&self, application: &Application) -> WorkerPoolPlan {
@@ -222,9 +221,7 @@ fn an_unreachable_fastcgi_server_is_reported_and_retried() {
         };
         assert!(message.contains("fpm.sock"), "{message}");
         let _fpm = Fpm::start(&application, 2);
-        while get(&pool, "/").await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        eventually_async("it boots", async || get(&pool, "/").await.is_ok()).await;
         pool.stop().await;
     });
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use apus_php::WorkerPool;
 use apus_php::plan::{ApplicationMode, Recycle, WorkerPoolPlan};
+use apus_testkit::eventually_async;
 use tokio::task::spawn_local;
 
 use crate::harness::{Application, get, run, until};
@@ -101,9 +102,10 @@ fn a_changed_file_reloads_the_application_in_development() {
     run(async {
         assert_eq!(get(&pool, "/").await.unwrap().text, "before");
         application.write("src/app.php", &script("after"));
-        while get(&pool, "/").await.unwrap().text != "after" {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually_async("the changed file", async || {
+            get(&pool, "/").await.unwrap().text == "after"
+        })
+        .await;
         pool.stop().await;
     });
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use apus_http::{Frame, Headers, Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_net::Limits;
 use apus_testkit::h2::{
     FRAME, PREFACE, block, data, flag, head, kind, request, request_with, setting, settings,
 };
-use apus_testkit::{body_bytes, collect, ready_frames};
+use apus_testkit::{body_bytes, collect, eventually, ready_frames};
 use bytes::Bytes;
 
 use super::client::Peer;
@@ -313,9 +312,7 @@ fn responses_are_sent_in_the_order_in_which_they_get_ready() {
         let go = Arc::clone(&waits);
         match request.path() {
             "/wait" => ResponseFuture::later(async move {
-                while !go.load(Ordering::Relaxed) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
+                eventually("the test goes on", || go.load(Ordering::Relaxed)).await;
                 ok("waited")
             }),
             path => ok(path.to_owned()).into(),

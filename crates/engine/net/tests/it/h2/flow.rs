@@ -16,7 +16,7 @@ use apus_net::Limits;
 use apus_testkit::h2::{
     FRAME, WINDOW, block, code, data, head, request, reset, setting, settings, window_update,
 };
-use apus_testkit::{body_bytes, collect};
+use apus_testkit::{body_bytes, collect, eventually};
 
 use super::client::Peer;
 use super::{large, open, open_narrow, open_tls, open_with, with_tls};
@@ -172,9 +172,7 @@ fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     service(move |mut request| {
         let go = Arc::clone(&go);
         ResponseFuture::later(async move {
-            while !go.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+            eventually("the test goes on", || go.load(Ordering::Relaxed)).await;
             match collect(request.body_mut()).await {
                 Ok(body) => ok(body.len().to_string()),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),

@@ -4,15 +4,14 @@
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use apus_http::{ResponseFuture, ServiceFactory};
 use apus_net::Limits;
-use apus_testkit::collect;
 use apus_testkit::h2::{
     FRAME, PREFACE, block, code, data, flag, frame, get, head, kind, literal, ping, priority,
     priority_update, request, reset, setting, settings, settings_ack, window_update,
 };
+use apus_testkit::{collect, eventually};
 
 use super::client::{Peer, is_end};
 use super::{open, open_tls, with_tls};
@@ -594,9 +593,7 @@ fn a_client_that_sends_goaway_still_gets_its_responses_rfc_9113_section_6_8() {
     let server = Server::start(service(move |_| {
         let go = Arc::clone(&waits);
         ResponseFuture::later(async move {
-            while !go.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+            eventually("the test goes on", || go.load(Ordering::Relaxed)).await;
             ok("answered")
         })
     }));

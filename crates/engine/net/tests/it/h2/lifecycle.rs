@@ -15,7 +15,7 @@ use apus_testkit::h2::{
     block, code, data, flag, frame, get, head, kind, request, request_with, reset, setting,
     window_update,
 };
-use apus_testkit::{body_bytes, collect, ready_frames, wait_until};
+use apus_testkit::{body_bytes, collect, eventually, ready_frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
@@ -35,9 +35,7 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
         let go = Arc::clone(&go);
         match request.path() {
             "/wait" => ResponseFuture::later(async move {
-                while !go.load(Ordering::Relaxed) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
+                eventually("the test goes on", || go.load(Ordering::Relaxed)).await;
                 ok("finished")
             }),
             path => ok(path.to_owned()).into(),

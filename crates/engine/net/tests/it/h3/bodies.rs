@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use apus_h3::H3ErrorCode;
 use apus_http::{Body, BodyError, FileRange, Frame, Method, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
-use apus_testkit::{body_bytes, collect, ready_frames};
+use apus_testkit::{body_bytes, collect, eventually, ready_frames};
 use bytes::Bytes;
 
 use super::{H3Request, H3Server};
@@ -99,9 +99,7 @@ fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn apus_http::ServiceFactory> {
     service(move |mut request| {
         let go = Arc::clone(&go);
         ResponseFuture::later(async move {
-            while !go.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            eventually("the test goes on", || go.load(Ordering::SeqCst)).await;
             let body = collect(&mut request.take_body()).await.unwrap();
             ok(body.len().to_string())
         })

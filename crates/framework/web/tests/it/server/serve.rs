@@ -10,10 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use apus::{App, Path, Server};
-use apus_testkit::wait_until;
+use apus_testkit::{eventually, wait_until};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 fn free_address() -> SocketAddr {
@@ -96,9 +95,7 @@ fn program() {
         let folder = served.clone();
         async move {
             fs::write(folder.join("entered"), "").unwrap();
-            while !folder.join("go").exists() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+            eventually("the test goes on", || folder.join("go").exists()).await;
             "finished"
         }
     });

@@ -9,7 +9,6 @@ use apus_http::Method;
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
 use apus_upstream::{UpstreamErrorKind, Upstreams, WorkerGroup};
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::sleep;
 
 use super::application::{Application, Behaviour};
 use super::{plan, send};
@@ -241,7 +240,10 @@ fn a_request_whose_client_is_gone_passes_its_permit_on() {
             let tasks: Vec<_> = (0..8)
                 .map(|number| spawn_numbered(&group, number))
                 .collect();
-            sleep(Duration::from_millis(15)).await;
+            eventually("one is at work, and others wait", || {
+                status(&upstreams).waiting > 0
+            })
+            .await;
             for (number, task) in tasks.into_iter().enumerate() {
                 match number % 2 {
                     0 => task.abort(),

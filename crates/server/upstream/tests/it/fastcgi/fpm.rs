@@ -7,19 +7,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_client::{Address, ClientRequest};
 use apus_codec::fastcgi::Params;
 use apus_http::Method;
+use apus_testkit::wait_until;
 use apus_upstream::WorkerGroup;
 use apus_upstream::plan::{NodePlan, NodeTarget};
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
-use crate::harness::{PATIENCE, request};
+use crate::harness::request;
 
 /// A running PHP-FPM.
 pub(crate) struct Fpm {
@@ -93,16 +93,10 @@ impl Fpm {
     }
 
     fn wait_until_it_listens(&self) {
-        let started = Instant::now();
         let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        while !log().contains("ready to handle connections") {
-            assert!(started.elapsed() < PATIENCE, "it does not start: {}", log());
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "nothing else runs on this thread"
-            )]
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("PHP-FPM listens", || {
+            log().contains("ready to handle connections")
+        });
     }
 
     /// Returns the plan of a node for it.
@@ -141,7 +135,7 @@ impl Fpm {
         let path = self.file(&format!("{name:x}.php"));
         if !path.exists() {
             // Renamed when it is complete, because a request of another thread may read it.
-            let thread = thread::current().id();
+            let thread = std::thread::current().id();
             let unfinished = self.file(&format!("{name:x}.{thread:?}"));
             fs::write(&unfinished, code).unwrap();
             fs::rename(&unfinished, &path).unwrap();
