@@ -4,12 +4,14 @@
 //!
 //! 1. `site` finds the site by the host: exact name, `*.name`, `name.*`, regular expression, default. It responds 421
 //!    if the certificate of the connection belongs to other sites.
-//! 2. `serve` and `rewrite` rewrite the path; `location` selects the location, in the order of nginx.
+//! 2. `serve` calls the other steps in this order, and `serve::route` is what is known of the request until its response
+//!    is complete. `serve::locate` redirects clear text to `https`, applies the rewrites (`rewrite`), and selects the
+//!    location (`location`), in the order of nginx; a rewrite or `try_files` may begin this step again.
 //! 3. `template` and `variable` expand `$variable` in targets, fields and paths. (`${NAME}` of the environment is
 //!    expanded in the file by apus-config.)
 //! 4. `serve::layers` passes the request through the layers of the location.
-//! 5. The handler responds: files, a proxy, PHP, an application, or a fixed response (`respond`). `serve::accel`
-//!    replaces a response with `X-Accel-Redirect` or `X-Sendfile`.
+//! 5. `serve::handler` calls the handler: files, a proxy, PHP, an application, or a fixed response (`respond`).
+//!    `serve::accel` replaces a response with `X-Accel-Redirect` or `X-Sendfile`.
 //! 6. `serve::complete` adds the fields of the site (`fields`), such as HSTS, and replaces the body of an error by its
 //!    error page.
 //!
@@ -20,12 +22,19 @@
 //!
 //! - **Conditions exist for rewrites only, as tests of files** (`rewrite`). Conditions on other facts of a request
 //!   belong there too, and a condition of a layer in `serve::layers` and beside the keys of layers.
+//! - **A request has one `RequestRoute`**, which the part of the site that has the request and the part that completes
+//!   the response own together. Layers may keep a request, or respond themselves at any time; before, each location with
+//!   layers had a route of its own around that of the next one, and the response had to look for the innermost. Its
+//!   memory is used by the next request, so that it costs no allocation where there are no layers.
+//! - **Responses of the site itself have the fields of its handlers**, and pass the layers that change only fields
+//!   (`respond_itself`): redirects to `https` or to the path with a slash, 400 and 404. Layers that may reject a request
+//!   do not see them, as in nginx, where rewriting comes before access rules.
 //! - **A variable has one definition** (`variable`) for templates and log formats. `docs/variables.md` is made of it,
 //!   and of what is known at the end of a response (`crates/server/access-log/src/format.rs`).
 //!
 //! # Tests
 //!
-//! `tests/it`, by topic: `routing`, `rewrite`, `error_pages`, `layers`, `accel`.
+//! `tests/it`, by topic: `routing`, `rewrite`, `own_responses`, `error_pages`, `layers`, `accel`.
 
 #![forbid(unsafe_code)]
 

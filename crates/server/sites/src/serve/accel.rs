@@ -1,10 +1,11 @@
 //! Internal redirects by `X-Accel-Redirect` and `X-Sendfile`, and for error pages.
 
+use std::mem;
 use std::rc::Rc;
 
 use apus_http::{Headers, KnownField, Method, Request, Response, ResponseFuture, StatusCode};
 
-use super::{RequestRoute, RequestState, SiteState};
+use super::{RequestState, SiteState};
 use apus_http::CacheBypass;
 use apus_http::path;
 use apus_http::trace::{Step, StepKind};
@@ -72,7 +73,7 @@ impl SiteState {
         if path.is_none() && file.is_none() {
             return None;
         }
-        let Some(accel) = self.location(context).accel.as_ref() else {
+        let Some(accel) = self.location(&context.route).accel.as_ref() else {
             return Some(AccelTarget::NotAllowed);
         };
         if let Some(path) = path {
@@ -126,15 +127,14 @@ impl SiteState {
                 path,
                 "an application redirects to an invalid path, or redirects a second time"
             );
-            context.route.location = None;
+            context.route.location.set(None);
             return self.complete(context, Response::new(StatusCode::INTERNAL_SERVER_ERROR));
         };
-        context.route = RequestRoute {
-            is_internal: true,
-            location: context.route.location,
-            ..RequestRoute::default()
-        };
-        let redirected = self.route(request, &mut context.route);
+        // The layers of the application may still have its route.
+        let route = self.spare_routes.begin(|route| route.is_internal.set(true));
+        let redirected = self.respond(request, &route);
+        self.spare_routes
+            .put_back(mem::replace(&mut context.route, route));
         let site = Rc::clone(self);
         ResponseFuture::later(async move {
             let mut found = redirected.wait().await;

@@ -1,30 +1,28 @@
 //! The last steps of a site's response: error pages, field changes, compression and the observer.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{
-    Body, ErrorFormat, FileRange, HeaderName, Request, Response, ResponseFuture, StatusCode, header,
-};
+use apus_http::{Body, FileRange, HeaderName, Response, ResponseFuture, StatusCode, header};
 
 use super::accel::{self, AccelTarget};
-use super::{RequestRoute, RequestState, SiteState};
+use super::route::RequestRoute;
+use super::{RequestState, SiteState};
 use crate::settings::ErrorPage;
 use apus_compress::media_type;
 use apus_handler::error_page::{self, DEFAULT_FORMAT, ErrorDetails};
 use apus_http::trace::{Step, StepKind};
 
 impl SiteState {
-    /// Completes the response of a handler.
+    /// Completes the response to a request, whether a handler, a layer or the site made it.
     pub(super) fn complete(
         self: &Rc<Self>,
-        mut context: RequestState,
-        mut response: Response,
+        context: RequestState,
+        response: Response,
     ) -> ResponseFuture {
-        context.route.enter_innermost();
-        response = self.render_layer_error(&context, response);
+        let mut response = self.render_layer_error(&context, response);
         match self.accel_target(&context, &response) {
             None => {}
             Some(AccelTarget::Path(path)) => {
@@ -46,32 +44,32 @@ impl SiteState {
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);
         }
-        if !error_page::lacks_body(&response) {
-            return self.finish(context, response).into();
+        if error_page::lacks_body(&response) {
+            self.add_error_page(context, response)
+        } else {
+            self.finish(context, response).into()
         }
-        let page = self.location(&context).error_pages.get(&response.status());
-        if let (Some(trace), Some(page)) = (&context.trace, page) {
+    }
+
+    /// Gives an error its page, and finishes the response.
+    fn add_error_page(
+        self: &Rc<Self>,
+        context: RequestState,
+        mut response: Response,
+    ) -> ResponseFuture {
+        let pages = &self.location(&context.route).error_pages;
+        let page = pages.get(&response.status());
+        if let Some(trace) = &context.trace {
+            let page = match page {
+                Some(page) => format!("the error page {page}"),
+                None => "the default error page".to_owned(),
+            };
             let why = format!("the status is {}", response.status());
-            trace.push(Step::new(
-                StepKind::Content,
-                format!("the error page {page}"),
-                why,
-            ));
+            trace.push(Step::new(StepKind::Content, page, why));
         }
         match page {
             None => {
-                if let Some(trace) = &context.trace {
-                    trace.push(Step::new(
-                        StepKind::Content,
-                        "the default error page",
-                        format!("the status is {}", response.status()),
-                    ));
-                }
-                error_page::write_body(
-                    &mut response,
-                    context.error_format.unwrap_or(DEFAULT_FORMAT),
-                    ErrorDetails::default(),
-                );
+                write_default_page(&mut response, &context);
                 self.finish(context, response).into()
             }
             Some(ErrorPage::Body { content_type, body }) => {
@@ -85,23 +83,10 @@ impl SiteState {
                 let (site, file) = (self.clone(), file.clone());
                 ResponseFuture::later(async move {
                     match open(file.clone()).await {
-                        Ok(body) => {
-                            let extension = media_type::extension(file.as_os_str().as_bytes());
-                            let mut media = media_type::of_extension(&extension).to_owned();
-                            if media_type::has_charset(&media) {
-                                media += "; charset=utf-8";
-                            }
-                            // Every media type is a valid field value.
-                            let _ = response.headers_mut().try_insert("content-type", media);
-                            set_body(&mut response, body);
-                        }
+                        Ok(body) => set_file(&mut response, &file, body),
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            error_page::write_body(
-                                &mut response,
-                                context.error_format.unwrap_or(DEFAULT_FORMAT),
-                                ErrorDetails::default(),
-                            );
+                            write_default_page(&mut response, &context);
                         }
                     }
                     site.finish(context, response)
@@ -110,25 +95,9 @@ impl SiteState {
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
                 ResponseFuture::later(async move {
-                    let request = context
-                        .route
-                        .redirect_copy
-                        .take()
-                        .and_then(|request| accel::error_page_request(*request, &page));
-                    let found = match request {
-                        Some(request) => {
-                            let status = response.status();
-                            site.error_page(request, status, context.error_format).await
-                        }
-                        None => None,
-                    };
-                    match found {
+                    match site.request_error_page(&context, &page, &response).await {
                         Some(page) => copy_body(&mut response, page),
-                        None => error_page::write_body(
-                            &mut response,
-                            context.error_format.unwrap_or(DEFAULT_FORMAT),
-                            ErrorDetails::default(),
-                        ),
+                        None => write_default_page(&mut response, &context),
                     }
                     site.finish(context, response)
                 })
@@ -138,32 +107,29 @@ impl SiteState {
 
     /// Whether an error page of the site replaces the body of an error response.
     fn is_intercepted(&self, context: &RequestState, response: &Response) -> bool {
-        let location = self.location(context);
+        let location = self.location(&context.route);
         location.intercepts_errors && location.error_pages.contains_key(&response.status())
     }
 
     /// The response of the site to a request for an error page. It is `None` unless the status is 200,
     /// or that of the error with a body, as applications send it.
-    async fn error_page(
+    async fn request_error_page(
         self: &Rc<Self>,
-        request: Request,
-        status: StatusCode,
-        error_format: Option<ErrorFormat>,
+        context: &RequestState,
+        page: &str,
+        error: &Response,
     ) -> Option<Response> {
+        let copy = context.route.redirect_copy.take()?;
+        let request = accel::error_page_request(*copy, page)?;
         let page = request.target().as_str().to_owned();
-        let mut context = RequestState {
-            route: RequestRoute {
-                is_internal: true,
-                skips_layers: true,
-                ..RequestRoute::default()
-            },
-            error_format,
-            is_secure: request.is_secure(),
-            observation: None,
-            trace: None,
-        };
-        let response = self.route(request, &mut context.route).wait().await;
-        let is_same_error = response.status() == status && !error_page::lacks_body(&response);
+        let route = self.spare_routes.begin(|route| {
+            route.is_internal.set(true);
+            route.skips_layers = true;
+        });
+        let response = self.respond(request, &route).wait().await;
+        self.spare_routes.put_back(route);
+        let is_same_error =
+            response.status() == error.status() && !error_page::lacks_body(&response);
         if response.status() == StatusCode::OK || is_same_error {
             return Some(response);
         }
@@ -178,18 +144,8 @@ impl SiteState {
 
     /// Makes the changes that every response of the site gets.
     fn finish(&self, context: RequestState, mut response: Response) -> Response {
-        let location = self.location(&context);
         response.remove_internal();
-        let changes = context
-            .route
-            .changes
-            .as_ref()
-            .unwrap_or(&location.response_fields);
-        for change in changes {
-            if !change.is_made(response.headers()) {
-                change.apply(response.headers_mut());
-            }
-        }
+        self.change_fields(&context.route, &mut response);
         if context.is_secure
             && let Some(hsts) = &self.hsts
             && response.headers().get(header::STRICT_TRANSPORT_SECURITY) != Some(hsts.as_bytes())
@@ -198,7 +154,7 @@ impl SiteState {
                 .headers_mut()
                 .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
         }
-        if let Some(negotiation) = context.route.compression {
+        if let Some(negotiation) = context.route.compression.get() {
             negotiation.apply(&mut response);
         }
         if let Some(trace) = context.trace
@@ -213,8 +169,40 @@ impl SiteState {
         if let Some(observation) = context.observation {
             observation.attach(&mut response);
         }
+        self.spare_routes.put_back(context.route);
         response
     }
+
+    /// Makes the changes of response fields, except for those that the response has already: shared lines are not copied
+    /// for them.
+    fn change_fields(&self, route: &RequestRoute, response: &mut Response) {
+        let resolved = route.changes.borrow();
+        let changes = resolved
+            .as_ref()
+            .unwrap_or(&self.location(route).response_fields);
+        for change in changes {
+            if !change.is_made(response.headers()) {
+                change.apply(response.headers_mut());
+            }
+        }
+    }
+}
+
+fn write_default_page(response: &mut Response, context: &RequestState) {
+    let format = context.error_format.unwrap_or(DEFAULT_FORMAT);
+    error_page::write_body(response, format, ErrorDetails::default());
+}
+
+/// Gives an error response a file as its body.
+fn set_file(response: &mut Response, file: &Path, body: Body) {
+    let extension = media_type::extension(file.as_os_str().as_bytes());
+    let mut media = media_type::of_extension(&extension).to_owned();
+    if media_type::has_charset(&media) {
+        media += "; charset=utf-8";
+    }
+    // Every media type is a valid field value.
+    let _ = response.headers_mut().try_insert("content-type", media);
+    set_body(response, body);
 }
 
 /// Gives an error response the body of another response.

@@ -1,6 +1,5 @@
 //! Layers around the handler of a location.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use apus_handler::middleware::{Chain, Layer, Next, Position};
@@ -10,7 +9,8 @@ use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use super::complete::clear_body;
-use super::{RequestRoute, RequestState, SiteState};
+use super::route::RequestRoute;
+use super::{RequestState, SiteState};
 use crate::template::Captures;
 use apus_files::FilesOutcome;
 
@@ -21,55 +21,64 @@ struct LayeredTarget {
 }
 
 enum TargetKind {
-    Location {
-        /// `None`: no location matched.
-        index: Option<usize>,
+    /// The handler of the location in this route.
+    Handler {
         captures: Captures,
-        route: Rc<RefCell<RequestRoute>>,
+        route: Rc<RequestRoute>,
     },
     /// A response of the site itself.
     Response(Response),
 }
 
 impl SiteState {
-    /// Passes a request through the layers of a location to its handler. The layers that it passed before, in
-    /// a location that redirected it here, are left out.
+    /// Passes a request through the layers of its location to the handler. The layers that it passed before, in a location
+    /// that redirected it here, are left out.
     pub(super) fn pass_layers(
         self: &Rc<Self>,
-        index: Option<usize>,
         request: Request,
         captures: Captures,
-        route: &mut RequestRoute,
+        route: &Rc<RequestRoute>,
     ) -> ResponseFuture {
-        let location = index.and_then(|index| self.locations.get(index));
-        let location = location.unwrap_or(&self.default_location);
-        let is_new = |layer: &&Layer| {
-            !route
-                .passed_layers
-                .iter()
-                .any(|passed| passed.is_same(layer))
-        };
-        let layers: Rc<[Layer]> = if route.passed_layers.is_empty() {
-            location.layers.clone()
+        let layers = &self.location(route).layers;
+        let is_first = route.passed_layers.borrow().is_empty();
+        let layers: Rc<[Layer]> = if is_first {
+            layers.clone()
         } else {
-            location.layers.iter().filter(is_new).cloned().collect()
+            let is_new = |layer: &&Layer| !route.has_passed(layer);
+            layers.iter().filter(is_new).cloned().collect()
         };
-        route.changes = self.resolve_changes(location, &request, &captures);
+        route
+            .passed_layers
+            .borrow_mut()
+            .extend(layers.iter().cloned());
         // If a layer responds itself, the response is one of this location.
-        let mut behind = std::mem::take(route);
-        behind.passed_layers.extend(layers.iter().cloned());
-        let behind = Rc::new(RefCell::new(behind));
-        route.behind_layers = Some(behind.clone());
+        self.resolve_changes(&request, &captures, route);
         let target = LayeredTarget {
             layers,
-            kind: TargetKind::Location {
-                index,
+            kind: TargetKind::Handler {
                 captures,
-                route: behind,
+                route: Rc::clone(route),
             },
         };
         self.clone()
             .call(Position::Inner(0, Box::new(target)), request)
+    }
+
+    /// Calls the handler of a location whose layers the request has passed. As layers may wait, this runs at any time after
+    /// [`Self::pass_layers`] has returned.
+    fn call_behind_layers(self: &Rc<Self>, target: TargetKind, request: Request) -> ResponseFuture {
+        let (captures, route) = match target {
+            TargetKind::Response(response) => return response.into(),
+            TargetKind::Handler { captures, route } => (captures, route),
+        };
+        route.note_extensions(&request);
+        match self.call_handler(request, &captures, &route) {
+            FilesOutcome::Response(response) => response,
+            FilesOutcome::Rewritten(redirected) => {
+                route.is_internal.set(true);
+                self.visit_locations(redirected, &route)
+            }
+        }
     }
 
     /// Responds with a response that the site makes before it calls a handler: a redirect of a rewrite rule, 404 where no
@@ -77,19 +86,13 @@ impl SiteState {
     /// without one. Layers that may reject a request are not called, as in nginx, where rewriting comes before access rules.
     pub(super) fn respond_itself(
         self: &Rc<Self>,
-        index: Option<usize>,
         request: Request,
-        route: &mut RequestRoute,
         response: Response,
+        route: &Rc<RequestRoute>,
     ) -> ResponseFuture {
-        let location = index.and_then(|index| self.locations.get(index));
-        let location = location.unwrap_or(&self.default_location);
-        route.location = index;
-        route.changes = self.resolve_changes(location, &request, &Captures::default());
-        let is_called = |layer: &&Layer| {
-            let mut passed = route.passed_layers.iter();
-            layer.changes_only_fields() && !passed.any(|passed| passed.is_same(layer))
-        };
+        self.resolve_changes(&request, &Captures::default(), route);
+        let location = self.location(route);
+        let is_called = |layer: &&Layer| layer.changes_only_fields() && !route.has_passed(layer);
         if route.skips_layers || !location.layers.iter().any(|layer| is_called(&layer)) {
             return response.into();
         }
@@ -101,34 +104,6 @@ impl SiteState {
             .call(Position::Inner(0, Box::new(target)), request)
     }
 
-    /// Calls the handler of a location whose layers the request has passed.
-    fn call_behind_layers(self: &Rc<Self>, target: TargetKind, request: Request) -> ResponseFuture {
-        let (index, captures, route) = match target {
-            TargetKind::Response(response) => return response.into(),
-            TargetKind::Location {
-                index,
-                captures,
-                route,
-            } => (index, captures, route),
-        };
-        let mut route = route.borrow_mut();
-        if let Some(copy) = &mut route.redirect_copy {
-            // What layers found out holds for an internal redirect too.
-            *copy.extensions_mut() = request.extensions().clone();
-        }
-        let location = index.and_then(|index| self.locations.get(index));
-        let location = location.unwrap_or(&self.default_location);
-        match self.call_handler(location, request, &captures, &mut route) {
-            FilesOutcome::Response(response) => response,
-            FilesOutcome::Rewritten(redirected) => {
-                route.is_internal = true;
-                self.visit_locations(redirected, &mut route)
-            }
-        }
-    }
-}
-
-impl SiteState {
     /// Makes the body of an error that a layer left to the site: an error page of the site goes before it.
     pub(super) fn render_layer_error(
         &self,
@@ -140,20 +115,11 @@ impl SiteState {
             return response;
         }
         let mut response = Rendering::for_client(context.error_format).apply(response);
-        let pages = &self.location(context).error_pages;
+        let pages = &self.location(&context.route).error_pages;
         if pages.contains_key(&response.status()) {
             clear_body(&mut response);
         }
         response
-    }
-}
-
-impl RequestRoute {
-    /// Becomes the route behind all layers that the request came to.
-    pub(super) fn enter_innermost(&mut self) {
-        while let Some(behind) = self.behind_layers.take() {
-            *self = behind.take();
-        }
     }
 }
 

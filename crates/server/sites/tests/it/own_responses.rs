@@ -2,11 +2,11 @@
 
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{Error, IntoResponse};
-use apus_http::{Request, ResponseFuture, StatusCode};
+use apus_http::{HeaderValue, Request, ResponseFuture, StatusCode};
 use apus_layers::{Cors, RequestIds, SecurityHeaders};
 use apus_sites::{
-    FieldChange, ForceHttps, Location, LocationSettings, ReturnHandler, RewriteFlag, RewriteRule,
-    Site,
+    ErrorPage, FieldChange, ForceHttps, Location, LocationSettings, ReturnHandler, RewriteFlag,
+    RewriteRule, Site,
 };
 use apus_testkit::{RequestBuilder, ask, echo, get};
 
@@ -60,6 +60,8 @@ fn site(more: impl FnOnce(LocationSettings) -> LocationSettings) -> Site {
             ),
         )
         .location(location("/internal/").internal())
+        .location(location("/slash/").redirect_to_slash())
+        .location(location("/open/").allow_encoded_slash())
         .location(Location::respond(
             "/return".parse().unwrap(),
             ReturnHandler::status(StatusCode::GONE),
@@ -95,6 +97,9 @@ fn every_response_of_a_site_has_its_fields_with_variables_and_its_request_id() {
         (ask("POST", "/app/").body("two"), 413),
         (get("/return"), 410),
         (get("/loop/"), 500),
+        (get("/slash"), 301),
+        (ask("POST", "/slash"), 308),
+        (get("/open/..;/internal/"), 400),
     ] {
         let reply = sent(request).to(&site);
         assert_eq!(reply.status, status);
@@ -110,6 +115,29 @@ fn every_response_of_a_site_has_its_fields_with_variables_and_its_request_id() {
             assert_eq!(reply.field(name), Some(value), "{status} {name}");
             assert_eq!(reply.headers.get_all(name).count(), 1, "{status} {name}");
         }
+    }
+}
+
+#[test]
+fn a_request_that_leaves_its_location_for_none_gets_the_fields_and_pages_of_the_site() {
+    let page = |text: &'static str| ErrorPage::Body {
+        content_type: HeaderValue::from_static("text/plain"),
+        body: text.into(),
+    };
+    let own = LocationSettings::new()
+        .rewrite(rule("^", "/none", RewriteFlag::Last))
+        .response_field(FieldChange::set("x-own", "left").unwrap())
+        .error_page(StatusCode::NOT_FOUND, page("of the location"));
+    let site = |settings: LocationSettings| {
+        Site::new("a")
+            .settings(settings.error_page(StatusCode::NOT_FOUND, page("of the site")))
+            .location(location("/leave/").settings(own.clone()))
+    };
+    // With layers of the site, which the request passes, and without.
+    for site in [site(settings()), site(LocationSettings::new())] {
+        let reply = sent(get("/leave/")).to(&site);
+        assert_eq!((reply.status, reply.text()), (404, "of the site"));
+        assert_eq!(reply.field("x-own"), None);
     }
 }
 

@@ -1,0 +1,151 @@
+//! `RequestRoute`: what is known of a request on its way through a site, up to the end of its response.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use apus_compress::EncodingNegotiation;
+use apus_handler::middleware::Layer;
+use apus_http::Request;
+
+use crate::fields::FieldChange;
+
+/// How often a request may be sent to another location before it is rejected as a loop.
+const MAX_VISITS: usize = 10;
+
+/// The most routes of completed requests that a worker keeps for each site.
+const MAX_SPARE_ROUTES: usize = 64;
+
+/// The location of a request, and what the response needs of it.
+///
+/// Layers may keep a request and pass it on later, or respond themselves at any time. So the part of the site that has the
+/// request writes here, and the part that completes the response reads what is known by then.
+#[derive(Default)]
+pub(super) struct RequestRoute {
+    /// The index of the location; `None` is the site outside of all locations.
+    pub(super) location: Cell<Option<usize>>,
+    /// Whether the request was redirected internally.
+    pub(super) is_internal: Cell<bool>,
+    /// Whether no layer sees the request, because it is for an error page.
+    pub(super) skips_layers: bool,
+    /// The number of locations that the request was sent to.
+    visits: Cell<usize>,
+    /// The layers that the request has passed.
+    pub(super) passed_layers: RefCell<Vec<Layer>>,
+    /// The changes of response fields, if they depend on the request.
+    pub(super) changes: RefCell<Option<Vec<FieldChange>>>,
+    pub(super) compression: Cell<Option<EncodingNegotiation>>,
+    /// A copy of the request without its body, for an internal redirect.
+    pub(super) redirect_copy: Cell<Option<Box<Request>>>,
+}
+
+impl RequestRoute {
+    /// Counts one more location; false if the rules of the site redirect the request in a loop.
+    pub(super) fn count_visit(&self) -> bool {
+        let visits = self.visits.get();
+        self.visits.set(visits.saturating_add(1));
+        visits < MAX_VISITS
+    }
+
+    /// Whether the request passed a layer in a location that redirected it.
+    pub(super) fn has_passed(&self, layer: &Layer) -> bool {
+        let passed = self.passed_layers.borrow();
+        passed.iter().any(|passed| passed.is_same(layer))
+    }
+
+    /// Notes what the layers attached to the request: it holds for an internal redirect, too.
+    pub(super) fn note_extensions(&self, request: &Request) {
+        if let Some(mut copy) = self.redirect_copy.take() {
+            *copy.extensions_mut() = request.extensions().clone();
+            self.redirect_copy.set(Some(copy));
+        }
+    }
+
+    /// Forgets a request, but keeps the memory of the list of layers.
+    fn clear(&mut self) {
+        let mut passed_layers = self.passed_layers.take();
+        passed_layers.clear();
+        *self = Self {
+            passed_layers: passed_layers.into(),
+            ..Self::default()
+        };
+    }
+}
+
+/// The memory of routes whose responses are complete. A route has two owners if there are layers, and so it is on the heap;
+/// without this each request would pay an allocation for that, also where there is no layer.
+#[derive(Default)]
+pub(super) struct SpareRoutes(RefCell<Vec<Rc<RequestRoute>>>);
+
+impl SpareRoutes {
+    /// The route of a request that begins.
+    pub(super) fn begin(&self, set: impl FnOnce(&mut RequestRoute)) -> Rc<RequestRoute> {
+        let spare = self.0.borrow_mut().pop();
+        let mut route = spare.unwrap_or_default();
+        // A spare route has no other owner.
+        if let Some(route) = Rc::get_mut(&mut route) {
+            set(route);
+        }
+        route
+    }
+
+    /// Keeps the memory of a route, unless a layer still owns it.
+    pub(super) fn put_back(&self, mut route: Rc<RequestRoute>) {
+        if let Some(spare) = Rc::get_mut(&mut route) {
+            spare.clear();
+            let mut routes = self.0.borrow_mut();
+            if routes.len() < MAX_SPARE_ROUTES {
+                routes.push(route);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_to_ten_locations_and_no_more() {
+        let route = RequestRoute::default();
+        let visits = (0..20).take_while(|_| route.count_visit());
+        assert_eq!(visits.count(), MAX_VISITS);
+    }
+
+    #[test]
+    fn a_spare_route_knows_nothing_of_the_request_before() {
+        let spare = SpareRoutes::default();
+        let route = spare.begin(|route| route.skips_layers = true);
+        route.location.set(Some(3));
+        route.is_internal.set(true);
+        route.changes.replace(Some(Vec::new()));
+        route.count_visit();
+        let memory = Rc::as_ptr(&route);
+        spare.put_back(route);
+        let route = spare.begin(|_| {});
+        assert_eq!(Rc::as_ptr(&route), memory);
+        assert_eq!((route.location.get(), route.visits.get()), (None, 0));
+        assert!(!route.is_internal.get() && !route.skips_layers);
+        assert!(route.changes.borrow().is_none());
+    }
+
+    #[test]
+    fn a_route_that_a_layer_still_owns_is_not_used_again() {
+        let spare = SpareRoutes::default();
+        let route = spare.begin(|_| {});
+        let owned = Rc::clone(&route);
+        spare.put_back(route);
+        assert!(!Rc::ptr_eq(&spare.begin(|_| {}), &owned));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_of_routes_is_kept() {
+        let spare = SpareRoutes::default();
+        let routes: Vec<_> = (0..=MAX_SPARE_ROUTES)
+            .map(|_| spare.begin(|_| {}))
+            .collect();
+        for route in routes {
+            spare.put_back(route);
+        }
+        assert_eq!(spare.0.borrow().len(), MAX_SPARE_ROUTES);
+    }
+}
