@@ -9,6 +9,7 @@ const OVERHEAD: usize = 96;
 /// Bytes that pieces may take beside their data, in addition to as many as they have data.
 const MAX_OVERHEAD: usize = 4 * 1024;
 /// Pieces of less data are joined with those beside them, so that they cost little more than their data.
+// A piece costs 96 bytes beside its data, which is much for a small one and little for a large one.
 const SMALL: usize = 256;
 /// A piece of this size is not extended: joining would copy it again and again.
 const LARGE: usize = 4_096;
@@ -56,6 +57,8 @@ impl Assembler {
 
     /// Adds data, of which it copies what is new.
     pub(crate) fn insert(&mut self, offset: u64, data: &[u8]) -> Result<(), TooManyGaps> {
+        // The first data wins: what was delivered cannot be changed by a peer that sends other bytes for the same
+        // offsets (RFC 9000 section 2.2 allows to treat that as an error, but does not demand it).
         let known = self.ready_end.saturating_sub(offset);
         let known = usize::try_from(known).unwrap_or(usize::MAX);
         let Some(data) = data.get(known..).filter(|data| !data.is_empty()) else {
@@ -88,6 +91,7 @@ impl Assembler {
     fn push_ready(&mut self, data: &[u8]) {
         self.ready_end += data.len() as u64;
         match self.ready.back_mut() {
+            // Many tiny frames in order, as of an application that writes byte by byte, become one piece.
             Some(last) if is_joined(last, data.len()) => {
                 self.capacity += extend(last, data);
             }

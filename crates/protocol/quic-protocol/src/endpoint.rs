@@ -35,6 +35,7 @@ const USUAL_RESET: u64 = 38;
 /// The least time between two stateless resets, which may go to forged addresses. After a restart, all clients need one.
 const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// A version that does not exist, so that clients get used to unknown ones (section 15).
+// Versions of this form are reserved so that no client may rely on a list of known ones (RFC 9000 section 6.3).
 const RESERVED_VERSION: u32 = 0x0a1a_2a3a;
 
 /// The number of a connection of an endpoint. Numbers of connections that are gone are used again.
@@ -141,11 +142,15 @@ impl ProtocolEndpoint {
         let first = *datagram.first()?;
         let destination = match first & LONG_HEADER {
             0 => {
+                // A short header does not say how long the ID is. All IDs of an endpoint have one length, so that it
+                // can be found.
                 let end = 1 + self.generator.length();
                 ConnectionId::checked(datagram.get(1..end)?)?
             }
             _ => {
                 let (version, destination, client) = packet::invariants(datagram)?;
+                // Before the length of the IDs is checked: other versions may have IDs of up to 255 bytes (RFC 8999
+                // section 5.3).
                 if version != 0 && QuicVersion::of_number(version).is_none() {
                     let size = datagram.len();
                     return self.negotiate_version(size, destination, client, source, response);
@@ -163,11 +168,15 @@ impl ProtocolEndpoint {
                 0 => None,
                 _ => self.chosen.get(&destination),
             })
+            // Last, as it compares 16 bytes of each datagram of an unknown connection: a stateless reset looks like
+            // any short header (RFC 9000 section 10.3).
             .or_else(|| self.find_reset(source.remote, datagram));
         if let Some(handle) = known {
             return Some(DatagramEvent::Connection(*handle));
         }
         match first & LONG_HEADER {
+            // Only a short header gets a stateless reset. To reset on a long header would let an attacker end a
+            // handshake by its first packet, and two endpoints could reset each other for ever.
             0 => self.reset(now, &destination, datagram.len(), source, response),
             _ => self.begin(source, datagram, response),
         }
@@ -179,6 +188,8 @@ impl ProtocolEndpoint {
             return None;
         }
         let token = ResetToken(*datagram.last_chunk()?);
+        // A map and no comparison with each token: a lookup by hash does not tell by its time how many bytes were
+        // right (RFC 9000 section 10.3.1).
         self.reset_tokens.get(&(remote, token))
     }
 
@@ -191,6 +202,8 @@ impl ProtocolEndpoint {
         source: DatagramSource,
         response: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
+        // A small datagram would be answered with a larger one, towards an address that may be forged (RFC 9000
+        // section 6.1).
         if self.server.is_none() || size < MIN_INITIAL {
             return None;
         }
@@ -219,11 +232,15 @@ impl ProtocolEndpoint {
         let is_too_soon = self
             .last_reset
             .is_some_and(|last| now.saturating_duration_since(last) < RESET_INTERVAL);
+        // Each reset is shorter than what it responds to, so that two endpoints that have lost their connections do
+        // not go on resetting each other (RFC 9000 section 10.3.3).
         let most = size.checked_sub(1).filter(|most| *most >= MIN_RESET)?;
+        // An ID that no endpoint with this key has issued gets nothing: a scan of the port is not answered.
         if is_too_soon || !self.generator.is_valid(destination) {
             return None;
         }
         self.last_reset = Some(now);
+        // The length varies as that of small packets does, so that an observer cannot tell a reset by it.
         let usual = (USUAL_RESET + self.random.below(8)) as usize;
         let before_token = usual.min(most) - RESET_TOKEN_LENGTH;
         while response.len() < before_token {
@@ -246,11 +263,15 @@ impl ProtocolEndpoint {
         response: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         let server = self.server.as_ref()?;
+        // RFC 9000 section 14.1. It also bounds amplification: the client has to send 1,200 bytes before it gets
+        // 3,600.
         if datagram.len() < MIN_INITIAL {
             return None;
         }
         let mut copy = datagram.to_vec();
         let (mut packet, _) = Packet::parse(&mut copy, self.generator.length()).ok()?;
+        // A short ID would let somebody who does not see the packet guess the Initial keys that follow from it
+        // (section 7.2).
         if packet.kind != PacketKind::Initial || packet.destination.len() < MIN_CHOSEN_ID {
             return None;
         }
@@ -265,6 +286,8 @@ impl ProtocolEndpoint {
                 .open(version, SystemTime::now(), source.remote, token)
         };
         // Only a client of QUIC can have made it.
+        // The first packet is decrypted here, on a copy, before anything is kept for it: noise from the Internet costs
+        // one key derivation and no place among the half-open connections.
         let suite = self.config.initial_suite;
         let keys = tls::initial_keys(suite, version, &destination, Side::Server);
         let unprotected = packet.unprotect(&*keys.remote.header)?;
@@ -279,6 +302,8 @@ impl ProtocolEndpoint {
             token,
             keys,
         };
+        // A client follows one Retry only, so this connection cannot succeed: an error ends it at once, where silence
+        // would let it wait for its timeout (section 8.1.3).
         if token == Some(OpenedToken::InvalidRetry) {
             let code = TransportErrorCode::INVALID_TOKEN;
             return Some(DatagramEvent::Response(
@@ -296,6 +321,8 @@ impl ProtocolEndpoint {
     ) -> Option<(ConnectionHandle, Connection)> {
         let server = Arc::clone(self.server.as_ref()?);
         if let Some(OpenedToken::NewToken { nonce }) = incoming.token
+            // Here and not where the token was opened: a copied datagram must not use up the token of a client that is
+            // refused or gets a Retry.
             && !server.tokens.consume(&nonce, SystemTime::now())
         {
             incoming.token = None;
@@ -338,6 +365,7 @@ impl ProtocolEndpoint {
                 tls: server.tls.start(offer),
             },
         );
+        // The ID that the client chose is known from now on, so that its repeated first packets find this connection.
         let handle = self.insert(local_id, Some(incoming.destination));
         connection.handle_datagram(now, incoming.source, &mut incoming.datagram);
         Some((handle, connection))
@@ -360,6 +388,8 @@ impl ProtocolEndpoint {
             incoming.source.remote,
             &incoming.destination,
         )?;
+        // Not kept: the client repeats it as its destination, and the token says which one it had before. Retry holds
+        // no state.
         let source = self.generator.generate();
         let kind = version.type_bits(PacketKind::Retry);
         response.push(LONG_HEADER | FIXED_BIT | kind | self.random.below(16) as u8);
@@ -521,6 +551,8 @@ impl ProtocolEndpoint {
             chosen,
             reset_token: None,
         };
+        // Indices are used again, so that the table is as long as the most connections at a time, not as all that
+        // there were.
         let index = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -580,6 +612,7 @@ impl Hasher for IssuedIdHasher {
                 *to = *from;
             }
             let word = u64::from_le_bytes(word);
+            // The function of FxHash. A keyed hash is for keys that others choose.
             self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         }
     }

@@ -23,6 +23,8 @@ const SAMPLE: usize = 16;
 /// The bytes of the tag of a packet or of a Retry packet.
 pub(crate) const TAG: usize = 16;
 /// The bytes of the Length field of packets that are sent.
+// The length is written once the packet is complete. A field of fixed size needs no move of the payload, and two bytes
+// hold 16,383.
 const LENGTH: usize = 2;
 
 /// A packet number space (RFC 9000 section 12.3).
@@ -181,6 +183,8 @@ impl<'a> Packet<'a> {
         let (number, sample) = payload.split_at_mut_checked(SAMPLE_AT)?;
         let sample = sample.get(..SAMPLE)?;
         let first = header.first_mut()?;
+        // Four bytes are taken for the number although it may be shorter: its length is under the protection, too (RFC
+        // 9001 section 5.4.2).
         key.decrypt_in_place(sample, first, number).ok()?;
         let number_length = usize::from(*first & 3) + 1;
         let truncated = number
@@ -204,6 +208,7 @@ impl<'a> Packet<'a> {
         let (header, payload) = self
             .bytes
             .split_at_mut_checked(self.number_at + unprotected.number_length)?;
+        // In place: a copy of each packet was a part of what quinn-proto takes for one.
         key.decrypt_in_place(number, header, payload).ok()
     }
 }
@@ -268,6 +273,7 @@ impl Header {
         };
         header.kind = version.packet_kind(first);
         if header.kind == PacketKind::Retry {
+            // A Retry packet has no length: it takes the rest of its datagram (RFC 9000 section 17.2.5).
             let end = total
                 .checked_sub(TAG)
                 .filter(|end| *end >= header.number_at)
@@ -281,6 +287,7 @@ impl Header {
         }
         let length = reader.integer().ok_or(INVALID)?;
         header.number_at = at(&reader);
+        // A length beyond the datagram is no packet: whatever was coalesced behind it cannot be found.
         let length = usize::try_from(length)
             .ok()
             .filter(|length| *length <= reader.remaining());
@@ -310,6 +317,8 @@ pub(crate) fn number_length(number: u64, largest_acknowledged: Option<u64>) -> u
         Some(acknowledged) => number.saturating_sub(acknowledged),
         None => number + 1,
     };
+    // Twice the range of unacknowledged packets has to fit, as the receiver decides for the nearest number (section
+    // 17.1).
     match range.saturating_mul(2) {
         0..0x100 => 1,
         0x100..0x1_0000 => 2,
@@ -400,6 +409,7 @@ impl PacketStart {
             && let Some(at) = self.number_at.checked_sub(LENGTH)
             && let Some(length) = buffer.get_mut(at..self.number_at)
         {
+            // The two bits say that the integer has two bytes, whatever its value (RFC 9000 section 16).
             let value = 0x4000 | (end - self.number_at) as u16;
             length.copy_from_slice(&value.to_be_bytes());
         }
@@ -410,6 +420,8 @@ impl PacketStart {
         else {
             return false;
         };
+        // The header is associated data and has to be final here; its protection follows, as it samples the encrypted
+        // payload.
         let Ok(tag) = packet_key.encrypt_in_place(self.number, header, payload) else {
             return false;
         };

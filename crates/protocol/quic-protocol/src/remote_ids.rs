@@ -7,6 +7,8 @@ use crate::frame::NewConnectionId;
 /// Connection IDs of the peer that are kept, `active_connection_id_limit`.
 pub(crate) const MAX_REMOTE_IDS: usize = 5;
 /// RETIRE_CONNECTION_ID frames that wait to be sent (section 5.1.2).
+// A peer that offers IDs and retires them in the same frame makes this end owe a frame for each. RFC 9000 section
+// 5.1.2 allows to end the connection beyond a limit of at least twice `active_connection_id_limit`.
 const MAX_RETIRED: usize = 64;
 
 /// The connection IDs by which packets reach the peer: the active one and spare ones.
@@ -66,6 +68,7 @@ impl RemoteIds {
 
     /// NEW_CONNECTION_ID (section 19.15). Returns whether the active one has changed.
     pub(crate) fn on_new(&mut self, new: &NewConnectionId) -> Result<bool, TransportError> {
+        // A peer whose ID is empty has chosen to go without (section 19.15).
         if self.active.id.is_empty() {
             return Err(TransportError::protocol_violation(
                 "a connection ID of an end without connection IDs",
@@ -81,12 +84,16 @@ impl RemoteIds {
             .chain(&self.spare)
             .find(|known| same(known));
         match known {
+            // Repeated frames are usual, as a lost ACK repeats them; a frame that says something else is an error
+            // (section 19.15).
             Some(known) if known.sequence != added.sequence || known.id != added.id => {
                 return Err(TransportError::protocol_violation(
                     "two meanings of a connection ID",
                 ));
             }
             Some(_) => {}
+            // A reordered frame with an ID that is already to be retired: it is retired without ever being used
+            // (section 19.15).
             None if new.sequence < self.retire_prior_to => self.retire(new.sequence)?,
             None => self.spare.push(added),
         }
@@ -104,6 +111,7 @@ impl RemoteIds {
                 has_changed = self.next()?;
             }
         }
+        // Counted after the retirements: a frame may bring one and retire one at the limit (section 5.1.1).
         if self.spare.len() + 1 > MAX_REMOTE_IDS {
             return Err(TransportError::new(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
@@ -120,6 +128,7 @@ impl RemoteIds {
         else {
             return Ok(false);
         };
+        // Each path gets an ID of its own, so that nobody can link the addresses of a client (section 9.5).
         let before = std::mem::replace(&mut self.active, self.spare.swap_remove(index));
         self.retire(before.sequence)?;
         Ok(true)

@@ -138,7 +138,10 @@ impl ServerOffer {
         mut self,
         client_hello: &[u8],
     ) -> Result<(QuicVersion, Vec<u8>), TransportError> {
+        // The ClientHello is read here, too: rustls takes the version and the parameters of this end when its
+        // connection is made, before it reads anything.
         let facts = ClientHelloFacts::read(client_hello).unwrap_or_default();
+        // h3spec sends them alone and expects an error. A client that sends both is served.
         if facts.has_draft_parameters && facts.parameters.is_none() {
             return Err(TransportError::new(
                 TransportErrorCode::crypto(MISSING_EXTENSION),
@@ -179,6 +182,8 @@ pub(crate) fn retry_tag(
     packet: &[u8],
 ) -> Option<[u8; TAG]> {
     let (key, nonce) = version.retry_secrets();
+    // The ID that is no longer in the packet is authenticated, so that only somebody who saw the first packet can make
+    // a Retry (RFC 9001 section 5.8).
     let mut pseudo_packet = vec![original_destination.len() as u8];
     pseudo_packet.extend_from_slice(original_destination);
     pseudo_packet.extend_from_slice(packet);

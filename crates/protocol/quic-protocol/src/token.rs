@@ -106,6 +106,8 @@ impl TokenKey {
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         let mut contents = sealed.to_vec();
         let nonce_of_key = Nonce::assume_unique_for_key(*nonce);
+        // The kind of a token is under the encryption, so that an observer cannot tell clients that come back (section
+        // 8.1.3).
         let contents = self
             .key(period_of_mark(*mark, time)?)?
             .open_in_place(nonce_of_key, of_version(version), &mut contents)
@@ -114,6 +116,7 @@ impl TokenKey {
         let kind = reader.byte()?;
         let is_for_ip = read_address(&mut reader)? == address.ip();
         let is_for_port = match kind {
+            // The port is the same a round trip later. Days later it is not: NAT gives another one to each connection.
             RETRY => u16::from_be_bytes(reader.array()?) == address.port(),
             _ => true,
         };
@@ -122,6 +125,7 @@ impl TokenKey {
             RETRY => RETRY_LIFETIME,
             _ => NEW_TOKEN_LIFETIME,
         };
+        // A token of the near future is valid: servers of one name share the secret, and their clocks differ.
         let age = (time + CLOCK_SKEW).duration_since(UNIX_EPOCH.checked_add(issued)?);
         let is_fresh = age.is_ok_and(|age| age <= lifetime + CLOCK_SKEW);
         if !is_for_ip || !is_for_port || !is_fresh {
@@ -133,6 +137,8 @@ impl TokenKey {
             }),
             NEW_TOKEN => {
                 let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+                // A token that was used is no proof any more (section 8.1.4). The client is treated as one without a
+                // token.
                 (!used.contains(nonce)).then_some(OpenedToken::NewToken { nonce: *nonce })
             }
             _ => None,
@@ -153,6 +159,7 @@ impl TokenKey {
         mut contents: Vec<u8>,
     ) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
+        // At random and not counted: several processes share the secret and nothing else.
         rand::fill(&mut nonce).ok()?;
         let period = seconds(time) / KEY_PERIOD;
         let mut token = Vec::with_capacity(1 + NONCE_LEN + contents.len() + TAG);
@@ -260,6 +267,7 @@ impl UsedTokens {
             self.start = Some(time);
         }
         let is_new = !self.contains(nonce);
+        // Allocated with the first token: a server whose clients never come back keeps no megabyte for them.
         self.current.resize(FILTER_BITS / 64, 0);
         for (word, mask) in bits_of_nonce(nonce) {
             if let Some(word) = self.current.get_mut(word) {

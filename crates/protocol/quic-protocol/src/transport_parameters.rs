@@ -197,8 +197,10 @@ impl TransportParameters {
                 0..id::KNOWN => 1 << id,
                 id::GREASE_QUIC_BIT => 1 << id::KNOWN,
                 // One that this end does not know.
+                // Grease and extensions: a receiver ignores what it does not know (section 7.4.2).
                 _ => continue,
             };
+            // Section 7.4: with two values, ends could disagree about which one counts.
             if seen & bit != 0 {
                 return Err(error());
             }
@@ -222,6 +224,7 @@ impl TransportParameters {
                 | id::PREFERRED_ADDRESS
                 | id::RETRY_SOURCE
         );
+        // Section 18.2: a client cannot know these, so one that sends them is broken or an attack.
         if is_of_server && sender.is_client() {
             return None;
         }
@@ -281,6 +284,8 @@ fn preferred_address(value: &[u8]) -> Option<(ConnectionId, ResetToken)> {
     /// Of IPv4 and IPv6, with the ports.
     const ADDRESSES: usize = 4 + 2 + 16 + 2;
     let mut reader = Reader::new(value);
+    // The addresses are read over: moving to them needs sockets that this end may not have. The ID counts all the
+    // same, as it has a sequence number.
     reader.bytes(ADDRESSES)?;
     let length = reader.byte().filter(|length| *length > 0)?;
     let id = ConnectionId::checked(reader.bytes(length.into())?)?;

@@ -21,6 +21,9 @@ impl Connection {
         let Some(packets) = self.spaces.get_mut(space) else {
             return Ok(());
         };
+        // A peer that acknowledges what it has not received would make this end send faster than the path allows,
+        // against others: the optimistic ACK (RFC 9000 section 21.4). Numbers are skipped for nothing else than to
+        // find it.
         let is_unsent = ack.largest >= packets.sent.next_number()
             || ack.ranges().any(|range| packets.sent.is_skipped(&range));
         if is_unsent {
@@ -29,12 +32,14 @@ impl Connection {
             ));
         }
         let mut acked = Acknowledged::default();
+        // Without losses each ACK has one range: it allocates nothing.
         if ack.is_single_range() {
             if let Some(range) = ack.ranges().next() {
                 self.acknowledge(now, space, range, ack.largest, &mut acked);
             }
         } else {
             let ranges: Vec<_> = ack.ranges().collect();
+            // Ascending, as the ring of sent packets is: it drops acknowledged packets at its front.
             for range in ranges.into_iter().rev() {
                 self.acknowledge(now, space, range, ack.largest, &mut acked);
             }
@@ -48,14 +53,19 @@ impl Connection {
         if is_newer {
             packets.largest_acknowledged = Some(ack.largest);
         }
+        // A sample is taken of the largest packet, if it is newly acknowledged, and if any of them was to be
+        // acknowledged at once: an ACK of ACKs may come at any later time (RFC 9002 section 5.1).
         if let Some(sent) = acked.largest_sent.filter(|_| acked.any_ack_eliciting) {
             let delay = self.ack_delay(space, ack.delay);
             self.path
                 .rtt
                 .update(now, now.saturating_duration_since(sent), delay);
         }
+        // Only ACKs that raise the largest number: others may be reordered, and their counts are smaller than what is
+        // known (RFC 9000 section 13.4.2.1).
         if is_newer && self.path.ecn.on_ack(space.index(), acked.marked, ack.ecn) {
             let sent = acked.largest_sent.unwrap_or(now);
+            // A CE mark is answered as a loss is, with no bytes that have to be sent again (RFC 9002 section 7.1).
             self.path.congestion.on_loss(now, sent, false, 0);
             self.stats.path.congestion_events += 1;
         }
@@ -66,17 +76,23 @@ impl Connection {
         }
         if acked.any {
             if space == Space::Handshake {
+                // A server reads Handshake packets only of a client that it can reach, so its ACK ends the client's
+                // anti-deadlock probes (RFC 9002 section 6.2.2.1).
                 self.is_peer_validated = true;
             }
             if self.is_peer_validated {
+                // A client that the server has not validated keeps its backoff: a server that takes long for the handshake
+                // is not to be probed all the more often (RFC 9002 section 6.2.1).
                 self.probe_timeout.reset();
             }
             self.probe_base = now;
         }
+        // After the sample of the round-trip time, on which the threshold of time depends (RFC 9002 appendix A.7).
         self.detect_lost(now, space);
         let in_flight = self.spaces.bytes_in_flight();
         let path = &mut self.path;
         path.congestion
+            // BBR models the path once for an ACK, with all packets of it, and not once for a packet.
             .on_end_acks(now, in_flight, path.is_app_limited);
         path.update_pacer(now);
         self.is_loss_timer_old = true;
@@ -104,6 +120,8 @@ impl Connection {
                 acked.any = true;
                 acked.any_ack_eliciting |= packet.ack_eliciting;
                 acked.marked += u64::from(packet.is_ecn_marked);
+                // Packets from before a migration say nothing about the round-trip time and the capacity of the new
+                // path (RFC 9000 section 9.4).
                 let is_of_path = space != Space::Data || number >= path.first_number;
                 if number == largest && is_of_path {
                     acked.largest_sent = Some(packet.time);
@@ -150,6 +168,7 @@ impl Connection {
 
     /// The time that the peer has spent before it sent an ACK (RFC 9002 section 5.3).
     fn ack_delay(&self, space: Space, delay: u64) -> Duration {
+        // A peer does not delay ACKs of the handshake on purpose (RFC 9002 section 5.3).
         if space != Space::Data {
             return Duration::ZERO;
         }
@@ -158,6 +177,7 @@ impl Connection {
         // Until the handshake is confirmed, a peer may wait longer than it has announced, for its keys (RFC 9002
         // section 5.3).
         if self.is_confirmed {
+            // A peer that claims long delays would otherwise make the estimate of the path too short.
             delay.min(self.max_ack_delay())
         } else {
             delay
@@ -172,6 +192,7 @@ impl Connection {
         let Some(largest) = packets.largest_acknowledged else {
             return;
         };
+        // A copy, as the closure below borrows the path; it has a few durations.
         let rtt = self.path.rtt.clone();
         let mut lost_frames = Vec::new();
         let mut marked = 0;
@@ -182,6 +203,7 @@ impl Connection {
             .detect_lost(now, &rtt, largest, &mut |number, packet| {
                 marked += u64::from(packet.is_ecn_marked);
                 if packet.is_mtu_probe {
+                    // The loss of a probe is expected, and no sign of congestion (RFC 9000 section 14.4).
                     path.mtu.on_probe_lost();
                 } else {
                     stats.lost_packets += 1;
@@ -198,6 +220,8 @@ impl Connection {
         }
         // What is lost of a path before a migration says nothing about this one.
         if let Some(sent) = lost.newest_sent.filter(|_| any_of_path) {
+            // All losses of a call are one event, however many packets: they belong to one round trip (RFC 9002
+            // section 7.3.1).
             let is_persistent = lost.is_persistent(&rtt, self.max_ack_delay());
             self.path
                 .congestion

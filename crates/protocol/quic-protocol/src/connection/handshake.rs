@@ -20,6 +20,9 @@ use super::{
 };
 
 /// Bytes of CRYPTO frames of an encryption level that are held (RFC 9000 section 7.5 requires 4,096).
+// A ClientHello with post-quantum key shares and a large ticket has 2 to 4 KB, and one with client certificates is
+// followed by a chain of several KB. Three levels of 16 KiB are what a client without an address can make the server
+// hold.
 const CRYPTO_BUFFER: u64 = 16 * 1024;
 
 impl Connection {
@@ -32,6 +35,8 @@ impl Connection {
         let remembered = self
             .tls
             .transport_parameters()
+            // A ticket of another build whose parameters cannot be read means a handshake without early data, not an
+            // error.
             .and_then(|bytes| TransportParameters::read(Side::Server, bytes).ok());
         let Some(remembered) = remembered else {
             return;
@@ -49,6 +54,8 @@ impl Connection {
         };
         self.streams.set_peer_parameters(&self.peer);
         if let SideState::Client { early_keys, .. } = &mut self.side_state {
+            // Set last: that there are keys is what allows `transmit` to send 0-RTT packets, which need the limits
+            // above.
             *early_keys = Some(Box::new(keys));
         }
     }
@@ -61,6 +68,8 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), TransportError> {
+        // New data of a level after the keys of the next one are there is a violation; repeated data is not, as
+        // packets are repeated and come late (RFC 9001 section 4.1.3).
         let level = match (&self.spaces.handshake, self.state) {
             (_, ConnectionStage::Established) => Space::Data,
             (Some(_), _) => Space::Handshake,
@@ -76,6 +85,8 @@ impl Connection {
                 "handshake data of an encryption level that is over",
             ));
         }
+        // Before the data is inserted. The limit is relative to what TLS has read, so a long chain of certificates
+        // that comes in order passes in any length.
         if end > read + CRYPTO_BUFFER {
             return Err(crypto_buffer_exceeded());
         }
@@ -84,6 +95,7 @@ impl Connection {
             .insert(offset, data)
             .map_err(|_| TransportError::internal("handshake data has too many gaps"))?;
         let mut any = false;
+        // The space is looked up again for each piece: reading may change the keys of the connection.
         while let Some(packets) = self.spaces.get_mut(space)
             && let Some(bytes) = packets.crypto_received.read(usize::MAX)
         {

@@ -6,6 +6,7 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::{Packet, Unprotected};
 
 /// Packets with one key, at most. AES-GCM allows so many (RFC 9001 section 6.6).
+// With full packets, a key lasts for a minute and a half at 1 Gbit/s.
 const MAX_PACKETS: u64 = 1 << 23;
 
 /// The keys of 1-RTT packets.
@@ -113,11 +114,14 @@ impl OneRttKeys {
     ) -> Result<Option<Decrypted<'a>>, TransportError> {
         let next = self
             .next
+            // They are kept if the packet is forged, so that flipped bits do not make this end derive keys for each
+            // packet.
             .get_or_insert_with(|| self.secrets.next_packet_keys());
         let Some(payload) = packet.decrypt(&*next.remote, unprotected, number) else {
             return self.fail();
         };
         // The peer may update only after it has got an acknowledgement with its current key.
+        // After the decryption: a forged packet must not end the connection.
         let is_updating = self
             .previous
             .as_ref()
@@ -138,6 +142,8 @@ impl OneRttKeys {
 
     /// Updates the keys, if that is allowed now (section 6.1). Returns whether it is.
     pub(crate) fn update(&mut self, next_number: u64) -> bool {
+        // An update before the peer has acknowledged the last one could leave the ends two phases apart, which one bit
+        // cannot tell.
         let is_allowed = self.previous.is_none() && self.is_confirmed;
         if is_allowed {
             self.advance(next_number, None);

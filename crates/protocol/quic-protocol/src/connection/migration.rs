@@ -34,6 +34,7 @@ impl Connection {
         if self.path_responses.len() == MAX_RESPONSES {
             self.path_responses.pop_front();
         }
+        // The newest ones are kept: a challenge that is four addresses old is of a path that the client has left.
         self.path_responses.push_back(response);
     }
 
@@ -59,14 +60,19 @@ impl Connection {
             path.mtu = self.path.mtu.clone();
             path.pacer = self.path.pacer.clone();
         }
+        // Another path may clear or drop marks (RFC 9000 section 13.4.2), but the counts of the peer go on: they are
+        // of the connection.
         path.ecn = self.path.ecn.for_new_path();
         path.mtu.on_peer_limit(self.peer_payload_limit());
+        // The new address begins with the credit of this datagram alone, so that a forged source gets at most three
+        // times its size (RFC 9000 section 9.3.1).
         path.received = packet.datagram_size as u64;
         path.first_number = self.spaces.data.sent.next_number();
         path.challenge = Some(random::secret());
         path.is_challenge_pending = true;
         let timeout = path
             .probe_timeout(self.max_ack_delay())
+            // The longer of both paths: the new one has no sample of its round trip yet (RFC 9000 section 8.2.4).
             .max(self.path.probe_timeout(self.max_ack_delay()));
         let mut previous = std::mem::replace(&mut self.path, path);
         if previous.is_validated {

@@ -63,6 +63,7 @@ use space::{HandshakeSpace, NumberSpace, Spaces};
 use timers::Timers;
 
 /// The first packet numbers of which one is skipped.
+// Early, so that an optimistic ACK is found out before the window has grown much.
 const FIRST_SKIP: u64 = 64;
 
 /// What happens on a connection.
@@ -250,6 +251,8 @@ impl Connection {
                 server_name,
                 tokens,
             } => {
+                // The client has chosen this address itself, so nobody can have made it up: the limit of three times
+                // the received bytes is one of servers alone (RFC 9000 section 8.1).
                 path.is_validated = true;
                 SideState::Client {
                     token: tokens.take(&server_name).unwrap_or_default(),
@@ -264,6 +267,8 @@ impl Connection {
                 tokens,
                 is_validated,
             } => {
+                // With a token the client has proved that it receives at its address, so the limit does not hold back
+                // the certificates (RFC 9000 section 8.1.2).
                 path.is_validated = is_validated;
                 SideState::Server {
                     tokens,
@@ -310,16 +315,20 @@ impl Connection {
             remote_ids: RemoteIds::new(new.remote_id),
             initial_destination: new.initial_destination,
             local_id: new.local_id,
+            // A client must not know it yet: the first packet of the server brings another ID than the one that the
+            // client has made up, and Retry one more before (RFC 9000 section 7.2).
             peer_id: side.is_server().then_some(new.remote_id),
             peer: TransportParameters::default(),
             restarts_idle: true,
             is_confirmed: false,
+            // A server does not need it: a client never limits what it sends to a server (RFC 9002 section 6.2.2.1).
             is_peer_validated: side.is_server(),
             has_received: false,
             is_handshake_done_pending: false,
             is_new_token_pending: false,
             is_ping_pending: false,
             path_responses: VecDeque::new(),
+            // At random: a peer that knew the number could leave it out of an optimistic ACK (RFC 9000 section 21.4).
             skip_at: 1 + random.below(FIRST_SKIP),
             skip_distance: FIRST_SKIP,
             random,
@@ -329,6 +338,7 @@ impl Connection {
             endpoint_events: VecDeque::new(),
             stats: ConnectionStats::default(),
         };
+        // From the start on, so that a handshake whose peer never responds ends, too.
         connection.restart_idle_timer(now);
         if side.is_client() {
             connection.begin_handshake();
@@ -344,6 +354,7 @@ impl Connection {
         if let Some(event) = self.streams.next_event() {
             return Some(ConnectionEvent::Stream(event));
         }
+        // The end comes last: data and FIN that came before CONNECTION_CLOSE are reported to the application first.
         let reason = self.end.take()?;
         Some(ConnectionEvent::ConnectionLost { reason })
     }
@@ -362,6 +373,8 @@ impl Connection {
 
     /// When [`Connection::handle_timeout`] has to be called.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
+        // Computed here, once after all inputs, and not after each packet or ACK: quinn-proto computes its timers for
+        // every packet.
         self.update_loss_timer();
         self.timers.next()
     }
@@ -543,11 +556,14 @@ impl Connection {
 
     /// Asks the peer for an acknowledgement.
     pub fn ping(&mut self) {
+        // No PING follows CONNECTION_CLOSE: in the closing state nothing else is sent (RFC 9000 section 10.2.1).
         self.is_ping_pending = !self.is_closed();
     }
 
     /// Updates the keys of packets, unless an update is going on (RFC 9001 section 6).
     pub fn update_keys(&mut self) {
+        // Keys are not updated before the handshake is confirmed: until then, the peer may lack the 1-RTT keys of the
+        // first phase (RFC 9001 section 6.1).
         let next_number = self.spaces.data.sent.next_number();
         if let Some(keys) = self.keys.as_mut().filter(|_| self.is_confirmed) {
             keys.update(next_number);
@@ -586,6 +602,8 @@ impl Connection {
 
     /// The source of a datagram that came on the current path.
     fn is_current_path(&self, source: &DatagramSource) -> bool {
+        // The local address is not compared: systems report it for some sockets only, and a change of the server's own
+        // address is no migration of the client.
         source.remote == self.path.remote
     }
 }

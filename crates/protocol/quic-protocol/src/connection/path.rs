@@ -60,6 +60,7 @@ impl NetworkPath {
             pacer: Pacer::new(now, &*congestion, &rtt, MIN_MTU),
             rtt,
             congestion,
+            // Without the option that forbids the system to fragment, a probe always arrives and proves nothing.
             mtu: if can_discover_mtu {
                 MtuDiscovery::new(DEFAULT_LARGEST)
             } else {
@@ -69,6 +70,7 @@ impl NetworkPath {
             first_number: 0,
             challenge: None,
             is_challenge_pending: false,
+            // Until the first run is blocked by the window, nothing shows that the window is too small.
             is_app_limited: true,
         }
     }

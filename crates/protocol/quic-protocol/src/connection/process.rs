@@ -13,6 +13,7 @@ use super::timers::ConnectionTimer;
 use super::{Connection, ConnectionStage, EndpointRequest, SideState};
 
 /// How long an acknowledgement is delayed at most, the `max_ack_delay` of this end.
+// The default of the transport parameter (RFC 9000 section 18.2), so that it need not be announced.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 impl Connection {
@@ -24,6 +25,7 @@ impl Connection {
         expected: u64,
     ) -> Result<(), TransportError> {
         let mut reader = Reader::new(packet.payload);
+        // RFC 9000 section 12.4 makes it an error: no sender has a reason to make one.
         if reader.is_empty() {
             return Err(TransportError::protocol_violation(
                 "a packet without frames",
@@ -35,6 +37,8 @@ impl Connection {
             let frame = QuicFrame::read(&mut reader)?;
             is_ack_eliciting |= frame.is_ack_eliciting();
             is_probing &= frame.is_probing();
+            // RFC 9000 section 12.5: without this, an Initial packet, whose keys anybody can compute, could close
+            // streams or move the connection.
             let is_allowed = match packet.kind {
                 PacketKind::OneRtt => true,
                 PacketKind::ZeroRtt => frame.is_for_early_data(),
@@ -46,10 +50,13 @@ impl Connection {
                 ));
             }
             match frame {
+                // The two frequent frames have arms of their own, so that the large match below is not on the path of
+                // data.
                 QuicFrame::Stream(frame) => self.streams.on_stream_frame(&frame)?,
                 QuicFrame::Ack(ack) => self.on_ack(now, packet.space, &ack)?,
                 frame => self.process_frame(now, packet, frame)?,
             }
+            // What follows CONNECTION_CLOSE in the packet has no meaning any more, and must not be responded to.
             if self.state == ConnectionStage::Draining {
                 return Ok(());
             }
@@ -60,6 +67,8 @@ impl Connection {
         if packet.space == Space::Data
             && !is_probing
             && packet.source.remote != self.path.remote
+            // Only the newest packet moves the connection: an old one that arrives late from the former address would
+            // move it back (RFC 9000 section 9.3).
             && self.spaces.data.received.largest() == Some(packet.number)
         {
             self.migrate(now, packet)?;
@@ -77,6 +86,8 @@ impl Connection {
             .on_ack_eliciting(packet.number, expected, packet.source.ecn);
         if packet.space == Space::Data
             && !space.received.is_due()
+            // The delay counts from the first packet that waits. Set anew by each, a steady slow sender would never
+            // get its ACK.
             && self.timers.get(ConnectionTimer::AckDelay).is_none()
         {
             self.timers
@@ -119,6 +130,7 @@ impl Connection {
                     tokens,
                     ..
                 } => tokens.insert(server_name, token),
+                // Only clients come back with tokens, so only they get any (RFC 9000 section 19.7).
                 SideState::Server { .. } => {
                     return Err(TransportError::protocol_violation("a token of a client"));
                 }
@@ -132,6 +144,8 @@ impl Connection {
                 let retired = self.local_ids.on_retired(sequence, &packet.destination)?;
                 if let Some(id) = retired {
                     self.endpoint_events.push_back(EndpointRequest::Retire(id));
+                    // A new one for each that is retired, so that a client that changes its address again has one left
+                    // (RFC 9000 section 5.1.1).
                     self.endpoint_events.push_back(EndpointRequest::Issue(1));
                 }
             }

@@ -41,6 +41,9 @@ impl Connection {
         ) {
             return;
         }
+        // Bytes count before anything is decrypted: what the limit of three times needs is that they came from the
+        // address, and a client whose packet cannot be read yet, as an earlier one is lost, would otherwise wait for a
+        // server that may not send.
         if self.is_current_path(&source) {
             self.path.received = self.path.received.saturating_add(size as u64);
         } else if self.side.is_client() {
@@ -48,10 +51,14 @@ impl Connection {
             return;
         }
         self.is_loss_timer_old = true;
+        // A short header does not have the length of its destination (RFC 9000 section 17.3.1): all IDs of an endpoint
+        // have one length.
         let id_length = self.local_id.len();
         let mut destination = None;
         let mut rest = datagram;
         while !rest.is_empty() {
+            // What does not parse is dropped without an error: anybody on the way can add bytes to a datagram, and
+            // nothing of it is authentic yet.
             let Ok((packet, after)) = Packet::parse(rest, id_length) else {
                 break;
             };
@@ -84,6 +91,8 @@ impl Connection {
         };
         let (kind, destination, packet_source) = (packet.kind, packet.destination, packet.source);
         let is_long = kind != PacketKind::OneRtt;
+        // The source ID does not change in a handshake; packets with another one are dropped, so that nobody but an
+        // attacker who sees the first flight can take part in it (RFC 9000 section 7.2).
         if is_long && self.peer_id.is_some_and(|id| id != packet_source) {
             return;
         }
@@ -114,6 +123,9 @@ impl Connection {
                     payload,
                 },
             ),
+            // The reserved bits are under header protection and in the associated data, so they are examined after the
+            // packet is known to be authentic: before, an error would tell an attacker about single bits (RFC 9001
+            // section 5.4, RFC 9000 section 17.2).
             Ok(Some(_)) => {
                 let error = TransportError::protocol_violation("reserved bits are set");
                 self.close_by_error(now, error);

@@ -7,6 +7,8 @@ use crate::range_set::RangeSet;
 use crate::recovery::EcnCounts;
 
 /// Ranges that are remembered (section 13.2.3). What is below the lowest of them counts as received.
+// 64 ranges are about 130 bytes of an ACK frame at most, if gaps are short, and bound what a peer that sends every
+// second number makes this end hold.
 const MAX_RANGES: usize = 64;
 /// Packets to acknowledge after which an ACK is sent (section 13.2.2).
 const PACKETS_BEFORE_ACK: u32 = 2;
@@ -42,6 +44,7 @@ impl ReceivedPackets {
     /// Adds a packet that is not [contained](Self::contains).
     #[inline]
     pub(crate) fn insert(&mut self, number: u64, now: Instant, ecn: Option<EcnCodepoint>) {
+        // The delay of an ACK is that of its largest packet alone (RFC 9000 section 13.2.5).
         if number >= self.expected() {
             self.largest_time = Some(now);
         }
@@ -49,10 +52,13 @@ impl ReceivedPackets {
         if self.ranges.len() > MAX_RANGES
             && let Some(lowest) = self.ranges.pop_first()
         {
+            // A packet below that comes late is taken for a duplicate and dropped; its data is sent again. To forget
+            // which numbers were received would let an attacker replay their packets (RFC 9000 section 12.3).
             self.floor = lowest.end;
         }
         match ecn {
             None => {}
+            // Duplicates are not counted: the caller has dropped them (RFC 9000 section 13.4.1).
             Some(EcnCodepoint::Ect0) => self.counts.ect0 += 1,
             Some(EcnCodepoint::Ect1) => self.counts.ect1 += 1,
             Some(EcnCodepoint::Ce) => self.counts.ce += 1,

@@ -10,6 +10,7 @@ const NONE: u64 = u64::MAX;
 /// The frames of a sent packet. Packets with one STREAM frame need no memory beside it.
 #[derive(Debug)]
 pub(crate) struct SentFrames {
+    // Sentinels in place of an `Option` keep the record small: the ring has one for each packet in flight.
     stream: StreamRecord,
     /// The largest packet number of the ACK frame.
     largest_acknowledged: u64,

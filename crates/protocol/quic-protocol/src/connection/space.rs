@@ -47,6 +47,7 @@ pub(crate) struct HandshakeSpace {
 
 /// The spaces. Those of the handshake are gone when their keys are discarded.
 pub(crate) struct Spaces {
+    // In boxes: they are gone after the first round trips, and a server has many idle connections.
     pub(crate) initial: Option<Box<HandshakeSpace>>,
     pub(crate) handshake: Option<Box<HandshakeSpace>>,
     pub(crate) data: NumberSpace,

@@ -56,6 +56,8 @@ impl Connection {
             return;
         }
         if let Some(timeout) = self.idle_timeout {
+            // A timeout of less would end connections over slow paths before a lost packet is known to be lost (RFC
+            // 9000 section 10.1).
             let timeout = timeout.max(self.three_probe_timeouts());
             self.timers
                 .set(ConnectionTimer::Idle, now.checked_add(timeout));
@@ -121,6 +123,8 @@ impl Connection {
 
     fn on_loss_timeout(&mut self, now: Instant) {
         self.is_loss_timer_old = true;
+        // Losses before probes: a packet that is known to be lost is sent again, whereas a probe only asks (RFC 9002
+        // appendix A.9).
         if let Some((_, space)) = self.loss_time() {
             self.detect_lost(now, space);
             self.path.update_pacer(now);
@@ -136,6 +140,8 @@ impl Connection {
             return;
         };
         packets.probes = PROBES;
+        // Handshake data is sent again whole: a ClientHello or a flight of certificates is useless with a gap, and it
+        // costs a round trip for each packet that is found out to be lost.
         packets.crypto_sent.send_all_again();
         if space == Space::Data
             && !has_data

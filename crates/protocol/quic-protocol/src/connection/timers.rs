@@ -40,6 +40,8 @@ impl ConnectionTimer {
 }
 
 /// When each timer expires.
+// Nine slots that are scanned: a heap or a tree costs more for so few, and a connection sets timers for each run of
+// packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timers([Option<Instant>; ConnectionTimer::ALL.len()]);
 

@@ -17,11 +17,16 @@ use super::write::PacketPlan;
 use super::{Connection, ConnectionStage};
 
 /// Room that a further packet in a datagram needs: its header, a frame and the tag.
+// A long header with two IDs of 20 bytes, a length, a number and the tag take up to 70 bytes. With little room for
+// frames behind them, a further packet is not worth its encryption.
 const MIN_PACKET: usize = 160;
 
 /// The time after which a connection that sends nothing returns memory.
+// Long enough that a browser that loads the resources of a page does not meet a ring that has to grow again, and short
+// beside the minutes for which it keeps the idle connection.
 const IDLE_BEFORE_SHRINK: Duration = Duration::from_secs(5);
 /// Room for a packet with PATH_CHALLENGE.
+// A short header with an ID of 20 bytes, nine bytes of the frame and a tag, and then some.
 const MIN_CHALLENGE: usize = 64;
 
 /// What congestion control allows for a run of datagrams.
@@ -47,11 +52,14 @@ impl Connection {
             ConnectionStage::Handshake | ConnectionStage::Established => {}
         }
         let transmit = self
+            // Packets to other addresses come first: they are few, small, and have deadlines, whereas the run can go
+            // on for long.
             .transmit_off_path(now, buffer)
             .or_else(|| self.transmit_run(now, max_datagrams.max(1), buffer))
             .or_else(|| self.transmit_mtu_probe(now, buffer));
         match self.state {
             // An error in the making of packets.
+            // If there is a transmit, the buffer is in use: CONNECTION_CLOSE follows with the next call.
             ConnectionStage::Closing if transmit.is_none() => self.transmit_close(buffer),
             _ => transmit,
         }
@@ -73,8 +81,12 @@ impl Connection {
         // that quinn-proto took for one.
         let pacing_delay = self.path.pacer.delay(now, mtu as u64);
         if pacing_delay.is_none() {
+            // One datagram at least, as the pacer has said that it may go now; a budget of less than a datagram would
+            // never send.
             limits.pacing = self.path.pacer.budget().max(mtu as u64);
         }
+        // ECN is decided once, too: all datagrams of a run are sent by one system call, which has one TOS for all of
+        // them.
         let probe_timeout = self.path.rtt.pto_base();
         let is_ecn_marked = self.path.ecn.is_marking(now, probe_timeout);
         let mut segment_size = 0;
@@ -85,6 +97,8 @@ impl Connection {
             let Some(most) = self.datagram_room(begin, mtu) else {
                 break;
             };
+            // A whole datagram has to fit into the window. Filling the rest of it with small packets would make the
+            // silly windows of TCP.
             let may_send = limits.window >= mtu as u64 && limits.pacing > 0;
             is_blocked = !may_send && self.has_frames();
             let sent = self.write_datagram(now, most, may_send, is_ecn_marked, buffer);
@@ -107,10 +121,14 @@ impl Connection {
                 break;
             }
         }
+        // The caller's limit ended the run, so what is left waits for the caller, not for the network.
         if datagrams == max_datagrams {
             is_blocked = self.has_frames();
         }
+        // The window must not grow by acknowledgements of a sender that does not use it (RFC 9002 section 7.8).
         self.path.is_app_limited = !is_blocked;
+        // No timer when the window is full: then an ACK lets the connection go on, and a timer would wake it for
+        // nothing.
         let is_pacing = is_blocked && (pacing_delay.is_some() || limits.pacing == 0);
         let pacing_at = match pacing_delay {
             Some(at) => Some(at),
@@ -129,6 +147,8 @@ impl Connection {
         if sent > 0 {
             self.path.congestion.on_sent(now, sent, in_flight);
             self.path.pacer.on_sent(sent);
+            // Only after something that is in flight: ACKs alone do not let the ring grow, and a timer for each of
+            // them costs.
             let at = now.checked_add(IDLE_BEFORE_SHRINK);
             self.timers.set(ConnectionTimer::Shrink, at);
         }
@@ -147,6 +167,9 @@ impl Connection {
             return Some(mtu);
         }
         let room = usize::try_from(self.path.amplification_room()).unwrap_or(usize::MAX);
+        // After a migration, less than a full datagram may be allowed. Without this one, a path to which a client has
+        // sent a single small packet could never be validated. In the handshake a small datagram would be dropped by
+        // the client, as those with Initial packets need 1,200 bytes.
         let is_enough = self.is_confirmed && sent == 0 && room >= MIN_CHALLENGE;
         is_enough.then_some(room.min(mtu))
     }
@@ -210,6 +233,8 @@ impl Connection {
             has_frames,
             is_ecn_marked,
         };
+        // The path of nearly all packets, which has one space and no padding: the loop over the spaces below costs
+        // more.
         if self.spaces.is_handshake_over() {
             if let Some(has_frames) = self.due_in_data(may_send) {
                 let padded_end = if has_frames && self.needs_full_datagram() {
@@ -230,7 +255,10 @@ impl Connection {
             if end - buffer.len() < MIN_PACKET {
                 break;
             }
+            // A server pads datagrams with ack-eliciting Initial packets, a client those with any (RFC 9000 section
+            // 14.1): so both learn that the path carries 1,200 bytes in both directions.
             has_initial |= space == Space::Initial && (has_frames || self.side.is_client());
+            // The padding goes into the last packet, as PADDING frames of the first would take the room of the others.
             let is_last = Space::ALL
                 .into_iter()
                 .all(|later| later <= space || self.due(later, may_send).is_none());
@@ -241,6 +269,8 @@ impl Connection {
                 0
             };
             let is_written = self.write_packet(&plan(space, has_frames, padded_end), buffer)?;
+            // A client discards Initial keys with its first Handshake packet, a server when it receives one (RFC 9001
+            // section 4.9.1).
             if is_written && space == Space::Handshake && self.side.is_client() {
                 self.discard_space(now, Space::Initial);
             }
@@ -261,7 +291,11 @@ impl Connection {
             Space::Initial => &self.spaces.initial.as_ref()?.space,
             _ => &self.spaces.handshake.as_ref()?.space,
         };
+        // Probes ignore the congestion window: they are how it finds out that its packets were lost (RFC 9002 section
+        // 7.5).
         let has_frames = packets.probes > 0 || may_send && packets.crypto_sent.has_pending();
+        // ACKs of the handshake are not delayed: the peer's first estimate of the round-trip time comes from them (RFC
+        // 9000 section 13.2.1).
         (has_frames || packets.received.has_unacknowledged()).then_some(has_frames)
     }
 
@@ -300,6 +334,8 @@ impl Connection {
         if let Some(response) = other.and_then(|index| self.path_responses.remove(index)) {
             return self.transmit_response(now, &response, buffer);
         }
+        // Both paths are challenged. If the migration was forged by somebody who copies packets to another address,
+        // the client responds on the old one and the connection stays there (RFC 9000 section 9.3.3).
         let previous = self.previous_path.as_mut()?;
         let data = previous
             .challenge
@@ -318,6 +354,7 @@ impl Connection {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         // The address is not validated (section 8.2.2).
+        // An address that somebody has forged would otherwise get 1,200 bytes for a short challenge.
         let size = usize::from(MIN_MTU).min(response.received.saturating_mul(3));
         let destination = (response.remote, response.local_ip);
         self.stats.frame_tx.path_response += 1;
@@ -351,6 +388,8 @@ impl Connection {
 
     /// Sends a packet that is larger than the path is known to pass (RFC 8899).
     fn transmit_mtu_probe(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        // Not before: a lost probe would look like a handshake that stalls, and an address that was not validated has
+        // a limit of bytes.
         if !self.is_confirmed || !self.path.is_validated {
             return None;
         }
@@ -407,6 +446,8 @@ impl Connection {
             time: now,
             size: u16::try_from(buffer.len() - begin).unwrap_or(u16::MAX),
             ack_eliciting: true,
+            // A probe of a path is not in flight on the current one, so neither its loss nor its ACK changes that
+            // window.
             in_flight: is_mtu_probe,
             is_mtu_probe,
             is_ecn_marked: false,
@@ -420,11 +461,14 @@ impl Connection {
     /// Sends CONNECTION_CLOSE, which congestion control does not limit.
     fn transmit_close(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let mtu = usize::from(MIN_MTU);
+        // The limit of three times the received bytes is for CONNECTION_CLOSE, too: a forged ClientHello with an error
+        // gets one.
         let is_limited = self.path.is_amplification_limited(mtu as u64);
         let closing = self.closing.as_mut()?;
         if is_limited || !std::mem::take(&mut closing.is_pending) {
             return None;
         }
+        // Packets that an error has left unfinished may be in it.
         buffer.clear();
         self.write_close_packets(mtu, buffer);
         if buffer.is_empty() {

@@ -18,11 +18,15 @@ use super::{Connection, SideState};
 /// The exponent of the ACK delay of this end: that which counts without a transport parameter.
 const ACK_DELAY_EXPONENT: u32 = 3;
 /// Bytes that a token of NEW_TOKEN takes at most.
+// Type and length of the frame, a mark and a nonce of 13 bytes, 26 bytes of contents with an IPv6 address, and a tag of
+// 16. An estimate that is too small would overflow the packet, one that is too large delays the frame by a packet.
 const NEW_TOKEN: usize = 80;
 /// Room for a CRYPTO frame that is worth beginning: its header and some bytes.
 const MIN_CRYPTO: usize = 1 + 8 + 2 + 16;
 /// What is left of a packet at most after STREAM frames, when there is more data: it is filled with PADDING, so that all
 /// packets of a run have the same size.
+// UDP_SEGMENT cuts a buffer into datagrams of one size. A packet that is a few bytes short would end the run, and with
+// it the system call.
 const MIN_ROOM: usize = 48;
 
 /// What a packet is written for.
@@ -53,7 +57,11 @@ impl Connection {
             Space::Data if self.keys.is_some() => PacketKind::OneRtt,
             Space::Data => PacketKind::ZeroRtt,
         };
+        // Before the header is made, which has the number, and outside of the writing of frames, which may turn out to
+        // have nothing.
         self.skip_number(space);
+        // Grease of the fixed bit (RFC 9287 section 3.1) is for half of the packets at random. Handshake packets keep
+        // it: they may reach a peer or a middlebox before the transport parameter has.
         let is_greased =
             self.peer.grease_quic_bit && kind == PacketKind::OneRtt && self.random.below(2) == 0;
         let Some(header) = self.next_header(kind, space) else {
@@ -69,6 +77,7 @@ impl Connection {
         let frames_at = buffer.len();
         let end = plan.end.saturating_sub(TAG);
         let mut frames = SentFrames::default();
+        // ACK comes first: it is what must not be cut off by a full packet, as the peer's loss detection waits for it.
         self.write_ack(now, kind, end, &mut frames, buffer);
         let before = buffer.len();
         if plan.has_frames {
@@ -78,10 +87,12 @@ impl Connection {
         let Some(packets) = self.spaces.get_mut(space) else {
             return Ok(false);
         };
+        // A probe has to be ack-eliciting, or the peer would not respond to it (RFC 9002 section 6.2.4).
         if plan.has_frames && packets.probes > 0 && !is_ack_eliciting && buffer.len() < end {
             buffer.push(kind::PING);
             is_ack_eliciting = true;
         }
+        // A packet without frames is a PROTOCOL_VIOLATION for the peer (RFC 9000 section 12.4).
         if buffer.len() == frames_at {
             buffer.truncate(begin);
             return Ok(false);
@@ -89,6 +100,8 @@ impl Connection {
         if is_ack_eliciting {
             packets.probes = packets.probes.saturating_sub(1);
         }
+        // Header protection samples 16 bytes that begin four bytes after the start of the packet number (RFC 9001
+        // section 5.4.2), so a packet with one PING needs padding.
         let padded_end = plan.padded_end.saturating_sub(TAG).max(start.least_end());
         let is_padded = buffer.len() < padded_end;
         if is_padded {
@@ -103,6 +116,8 @@ impl Connection {
         if kind == PacketKind::OneRtt
             && let Some(keys) = &mut self.keys
         {
+            // After the encryption, with which the number is used up in any case: the limit of the AEAD counts packets
+            // that were encrypted, not those that were sent (RFC 9001 section 6.6).
             keys.count_sent(number)?;
         }
         let Some(packets) = self.spaces.get_mut(space) else {
@@ -112,11 +127,15 @@ impl Connection {
             time: now,
             size: u16::try_from(size).unwrap_or(u16::MAX),
             ack_eliciting: is_ack_eliciting,
+            // Padding counts for congestion control although nobody acknowledges it (RFC 9002 section 2); an ACK alone
+            // does not.
             in_flight: is_ack_eliciting || is_padded,
             is_mtu_probe: false,
             is_ecn_marked: plan.is_ecn_marked,
             frames,
         });
+        // The peer need not acknowledge packets that have ACK frames alone, so they would never leave the ring of a
+        // receiver.
         if !is_ack_eliciting {
             while let Some((_, packet)) = packets.sent.pop_excess() {
                 drop(packet);
@@ -127,6 +146,8 @@ impl Connection {
         }
         self.stats.path.sent_packets += 1;
         self.is_loss_timer_old |= is_ack_eliciting;
+        // Only the first one after something was received: otherwise repeated probes would keep a connection to a dead
+        // peer alive for ever (RFC 9000 section 10.1).
         if is_ack_eliciting && std::mem::take(&mut self.restarts_idle) {
             self.restart_idle_timer(now);
         }
@@ -176,6 +197,8 @@ impl Connection {
             Space::Initial => &self.spaces.initial,
             Space::Handshake => &self.spaces.handshake,
             Space::Data => {
+                // A client changes from 0-RTT to 1-RTT keys as soon as it has them, and never back (RFC 9001 section
+                // 4.9.3).
                 if let Some(keys) = &self.keys {
                     return Ok((&*keys.local_header, &*keys.local));
                 }
@@ -204,16 +227,21 @@ impl Connection {
         frames: &mut SentFrames,
         buffer: &mut Vec<u8>,
     ) {
+        // 0-RTT packets have no ACK: their keys are older than anything that the server has sent (RFC 9000 section
+        // 17.2.3).
         let Some(space) = kind.space().filter(|_| kind != PacketKind::ZeroRtt) else {
             return;
         };
         let Some(packets) = self.spaces.get_mut(space) else {
             return;
         };
+        // An ACK of packets that have ACK frames alone would be acknowledged by another one, for ever (RFC 9000
+        // section 13.2.1).
         if !packets.received.has_unacknowledged() {
             return;
         }
         let (ranges, delay, counts) = packets.received.to_send(now);
+        // The unit is 8 us by default (RFC 9000 section 18.2), as no other exponent is announced.
         let delay = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX) >> ACK_DELAY_EXPONENT;
         let delay = delay.min(varint::MAX);
         let room = end.saturating_sub(buffer.len());
@@ -221,10 +249,13 @@ impl Connection {
             return;
         }
         if let Some(largest) = packets.received.largest() {
+            // Once this packet is acknowledged, the ranges up to here need not be repeated (RFC 9000 section 13.2.4).
             frames.set_acknowledged(largest);
         }
         packets.received.on_ack_sent();
         if space == Space::Data {
+            // Any packet has the ACK with it, so a response to a request mostly saves the ACK of the request a
+            // datagram of its own.
             self.timers.set(ConnectionTimer::AckDelay, None);
         }
     }
@@ -241,6 +272,8 @@ impl Connection {
         if space != Space::Data {
             return self.write_crypto_frames(space, end, frames, buffer);
         }
+        // Control frames come before STREAM frames: credit that waits behind a full window of data would stop the
+        // peer's uploads.
         if self.has_control() {
             self.write_controls(kind, end, frames, buffer);
         }
@@ -278,13 +311,18 @@ impl Connection {
         buffer: &mut Vec<u8>,
     ) {
         let has_room = |buffer: &Vec<u8>, size: usize| buffer.len() + size <= end;
+        // Without a look at the room: one byte is there in any packet that may have frames.
         if std::mem::take(&mut self.is_ping_pending) {
             buffer.push(kind::PING);
         }
+        // 0-RTT packets may not have the frames below (RFC 9000 section 12.5, table 3): they respond to something of
+        // the server.
         if kind == PacketKind::OneRtt {
             if self.is_handshake_done_pending && has_room(buffer, 1) {
                 self.is_handshake_done_pending = false;
                 buffer.push(kind::HANDSHAKE_DONE);
+                // It is sent until it is acknowledged (RFC 9000 section 13.3): a client keeps its Handshake keys, and
+                // probes with them, until it has come.
                 frames.others().controls.push(Control::HandshakeDone);
             }
             self.write_path_frames(end, frames, buffer);
@@ -328,6 +366,8 @@ impl Connection {
                 .position(|response| response.remote == remote)
             && let Some(response) = self.path_responses.remove(index)
         {
+            // It is not recorded: a lost one is not sent again, as the peer repeats its challenge (RFC 9000 section
+            // 13.3).
             buffer.push(kind::PATH_RESPONSE);
             buffer.extend_from_slice(&response.data);
             self.stats.frame_tx.path_response += 1;
@@ -356,6 +396,8 @@ impl Connection {
         };
         let crypto = &mut packets.crypto_sent;
         while crypto.has_pending() && buffer.len() + MIN_CRYPTO <= end {
+            // The length gets two bytes, which suffice for 16,383: a shorter integer would move the data after it was
+            // copied.
             let header = 1 + varint::size(crypto.next_offset()) + 2;
             let room = end.saturating_sub(buffer.len() + header) as u64;
             let range = crypto.take_next(room.min(0x3fff));
@@ -369,6 +411,8 @@ impl Connection {
         let SideState::Server { tokens, .. } = &self.side_state else {
             return;
         };
+        // The time of the system, and not `now`: a token is presented after a restart, too, where an `Instant` means
+        // nothing.
         let time = SystemTime::now();
         if let Some(token) = tokens.new_token(self.version, time, self.path.remote.ip()) {
             frame::write_integers(kind::NEW_TOKEN, [token.len() as u64], buffer);
@@ -383,6 +427,8 @@ impl Connection {
             return;
         };
         let begin = buffer.len();
+        // A server does not know which keys the client has yet, so the frame is sent with each of them, in one
+        // datagram.
         let initial = self.spaces.initial.is_some().then_some(PacketKind::Initial);
         let handshake = self.spaces.handshake.is_some();
         let one_rtt = self.keys.is_some();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Marked packets of a test.
+// RFC 9000 appendix A.4 suggests ten packets or three probe timeouts.
 const TEST_PACKETS: u64 = 10;
 /// Probe timeouts that a test takes at most.
 const TEST_TIMEOUTS: u32 = 3;
@@ -75,6 +76,8 @@ impl EcnValidation {
     pub(crate) fn is_marking(&mut self, now: Instant, pto: Duration) -> bool {
         match self.state {
             EcnState::Testing { start, sent, lost } => {
+                // Marking stops until the peer has reported: a path that drops marked packets loses the ten of the
+                // test and no more.
                 let is_over = sent >= TEST_PACKETS
                     || start.is_some_and(|start| {
                         now.saturating_duration_since(start) >= pto.saturating_mul(TEST_TIMEOUTS)
@@ -132,6 +135,9 @@ impl EcnValidation {
             self.state = EcnState::Failed;
             return false;
         };
+        // Counts that are too low mean that a router clears marks, and ECT(1), which this end never sends, that one
+        // rewrites them. Then CE could be missing, too, and this end would not see congestion (RFC 9000 section
+        // 13.4.2.1).
         if ect0.saturating_add(ce) < newly_acked || counts.ect0 > sent || counts.ect1 > 0 {
             self.state = EcnState::Failed;
             return false;

@@ -13,6 +13,7 @@ const MIN_GAIN: u16 = 20;
 /// Larger sizes are tried again after this time, `PMTU_RAISE_TIMER` (RFC 8899 section 5.1.1).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// And after this time if the path has stopped to pass large packets.
+// Shorter than the usual time: a route that has changed often changes back, and the loss of a probe does no harm.
 const RAISE_AFTER_BLACK_HOLE: Duration = Duration::from_secs(60);
 
 /// The size of the packets of a path, and the search for larger ones. Sizes are those of UDP payloads, in bytes.
@@ -102,6 +103,8 @@ impl MtuDiscovery {
             return None;
         }
         let left = high.saturating_sub(self.current);
+        // The largest size first: halving alone takes a round trip for each of four steps up the usual path of 1,452
+        // bytes, ends below it, and a response of 100 KB is over before.
         let size = next
             .take()
             .filter(|size| *size > self.current)
@@ -144,6 +147,7 @@ impl MtuDiscovery {
         } = &mut self.search
             && let Some(size) = probe.take()
         {
+            // Three losses and not one: a probe is lost by congestion as any packet is.
             *lost += 1;
             if *lost < MAX_LOST_PROBES {
                 *next = Some(size.min(*high));
@@ -174,6 +178,8 @@ impl MtuDiscovery {
             return false;
         }
         self.black_hole = BlackHoleDetector::new();
+        // To the size that every path passes, not to the next smaller one: each further wrong guess loses a window of
+        // packets.
         self.current = BASE_SIZE;
         self.search = Search::WaitingUntil(now.checked_add(RAISE_AFTER_BLACK_HOLE));
         true
@@ -251,6 +257,8 @@ impl BlackHoleDetector {
             return;
         };
         let is_before_acked = burst.last < self.acked_number;
+        // A burst with a small packet was lost by congestion, and so was one that is older than a large packet that
+        // arrived.
         if burst.smallest <= BASE_SIZE || (is_before_acked && burst.smallest <= self.acked_size) {
             return;
         }

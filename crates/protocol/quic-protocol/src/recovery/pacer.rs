@@ -61,6 +61,7 @@ impl Pacer {
         rtt: &RttEstimator,
         mtu: u16,
     ) {
+        // Filled at the old rate before the new one counts: the time that is past was one of the old rate.
         self.fill(now);
         self.rate = match controller.pacing_rate() {
             Some(rate) => rate.max(1) as f64,
@@ -68,6 +69,8 @@ impl Pacer {
             None => GAIN * controller.window().max(1) as f64 / rtt.smoothed().as_secs_f64(),
         };
         let mtu = f64::from(mtu);
+        // Of the burst depends how much a system call with UDP_SEGMENT carries: a bucket of one packet would pace
+        // smoothly, and cost a system call and a timer for each.
         self.capacity = (self.rate * BURST).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
         self.tokens = self.tokens.min(self.capacity);
     }
@@ -80,6 +83,7 @@ impl Pacer {
         if missing <= self.rate * MIN_WAIT {
             return None;
         }
+        // The wait is for most of a burst and not for one packet, so that each timer is worth a full run.
         let awaited = (self.capacity * AWAITED).min(SEGMENTATION_RUN) - self.tokens;
         let wait = Duration::try_from_secs_f64(awaited.max(missing) / self.rate)
             .map_or(MAX_WAIT, |wait| wait.min(MAX_WAIT));

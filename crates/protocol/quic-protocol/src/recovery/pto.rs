@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::RttEstimator;
 
 /// Doublings of the timeout.
+// The idle timeout ends the connection long before; the bound is against an overflow.
 const MAX_BACKOFF: u32 = 16;
 
 /// How often the probe timeout has expired without an ACK since.

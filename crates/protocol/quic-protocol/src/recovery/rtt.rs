@@ -42,6 +42,8 @@ impl RttEstimator {
     /// confirmed, and passes zero for Initial packets (section 5.3).
     pub(crate) fn update(&mut self, now: Instant, latest: Duration, ack_delay: Duration) {
         self.latest = latest;
+        // The first sample replaces the assumed time at once: averaged into 333 ms it would take twenty round trips to
+        // be forgotten.
         if self.first_sample.is_none() {
             self.first_sample = Some(now);
             self.min = latest;
@@ -51,6 +53,7 @@ impl RttEstimator {
         }
         self.min = self.min.min(latest);
         let adjusted = match latest.checked_sub(ack_delay) {
+            // A delay that would make the path faster than it ever was is claimed, not true (RFC 9002 section 5.3).
             Some(adjusted) if adjusted >= self.min => adjusted,
             _ => latest,
         };
@@ -89,6 +92,7 @@ impl RttEstimator {
 
     /// The time after which a packet is lost if a later one was acknowledged (section 6.1.2): 9/8 round trips.
     pub(crate) fn loss_delay(&self) -> Duration {
+        // The larger of both: a path that has become slower must not look like one that loses packets (section 6.1.2).
         let round_trip = self.latest.max(self.smoothed);
         round_trip.saturating_add(round_trip / 8).max(GRANULARITY)
     }

@@ -29,6 +29,8 @@ pub(crate) use send_buffer::RetransmitBuffer;
 pub(crate) use write::{StreamControl, StreamRecord};
 
 /// Times the send window that a stream may hold in memory while something in the middle of it is not acknowledged.
+// Acknowledged data behind a gap is held too, as it is in the same chunks. A peer that never acknowledges the first
+// packet of a stream would otherwise make a response of any length stay in memory.
 const HELD_WINDOWS: u64 = 4;
 
 /// What happens on streams.
@@ -187,6 +189,8 @@ impl Streams {
         self.peer_bidi_local = parameters.max_stream_data_bidi_local;
         self.peer_bidi_remote = parameters.max_stream_data_bidi_remote;
         self.peer_uni = parameters.max_stream_data_uni;
+        // The larger one: limits that a client has remembered for 0-RTT may already be used, and a limit cannot be
+        // taken back.
         self.max_data = self.max_data.max(parameters.max_data);
         for (direction, most) in [
             (Dir::Bi, parameters.max_streams_bidi),
@@ -312,6 +316,7 @@ impl Streams {
         if is_cut_short && !blocks_connection {
             send.is_blocked = true;
         }
+        // The list has each stream once: a stream that tries again and again would otherwise let it grow.
         let is_newly_blocked = blocks_connection && !send.is_connection_blocked;
         send.is_connection_blocked |= blocks_connection;
         if is_newly_blocked {
@@ -369,6 +374,8 @@ impl Streams {
             self.queue.remove(priority, id);
         }
         self.unacknowledged -= dropped.min(self.unacknowledged);
+        // What was never sent is no use of the peer's limit: others may send it in its place (RFC 9000 section 4.5
+        // counts the final size, which is what was sent).
         self.data_written -= unsent.min(self.data_written);
         self.pending.push(StreamControl::ResetStream(id));
         self.wake_blocked();
@@ -459,6 +466,8 @@ impl Streams {
     fn credit(&mut self, bytes: u64) {
         self.data_read += bytes;
         let grown = self.next_max_data().saturating_sub(self.announced_data);
+        // A MAX_DATA for each read would be a frame in nearly each packet of an upload; with half of the window, the
+        // sender of a long path may run into the limit before the frame arrives.
         if grown > 0 && grown >= self.settings.receive_window / 8 {
             self.is_max_data_pending = true;
         }
@@ -501,6 +510,8 @@ impl Streams {
         if self.connection_blocked.is_empty() || !self.has_connection_room() {
             return;
         }
+        // All of them are told, although there may be room for one: who comes first is the schedule's business, not
+        // this list's.
         for id in std::mem::take(&mut self.connection_blocked) {
             let Some(send) = self.send_half(id) else {
                 continue;
@@ -569,6 +580,7 @@ impl Streams {
                 self.is_max_streams_pending.get_mut(direction),
             ) {
                 *max = (*max + 1).min(MAX_STREAM_COUNT);
+                // In eighths as well, so that not each request costs a frame.
                 *is_pending |= *max - *announced > most / 8;
             }
         }

@@ -24,6 +24,8 @@ impl Streams {
         let memory_before = receive.assembler.memory();
         let grown = receive.receive(frame.offset, frame.data, frame.fin)?;
         let memory_after = receive.assembler.memory();
+        // The connection's limit counts the highest offsets, not the bytes: a frame far ahead takes the room for its
+        // gap as well (RFC 9000 section 4.1).
         if grown > room {
             return Err(TransportError::flow_control(
                 "more data than the connection's limit",
@@ -87,6 +89,7 @@ impl Streams {
             return Ok(());
         };
         let is_over = matches!(send.state, SendHalfState::Reset { .. }) || send.is_complete();
+        // A second STOP_SENDING, or one that comes after all is acknowledged, changes nothing (RFC 9000 section 3.5).
         if is_over || send.stopped.is_some() {
             return Ok(());
         }
@@ -189,6 +192,7 @@ impl Streams {
         if send.has_pending() && !std::mem::replace(&mut send.is_queued, true) {
             send.turn_end = None;
             let priority = send.priority;
+            // Lost data goes first within its priority: the receiver holds everything behind it, and cannot use it.
             self.queue.push_front(priority, id);
         }
     }
@@ -206,6 +210,8 @@ impl Streams {
     /// A packet with a frame other than STREAM is lost.
     pub(crate) fn on_control_lost(&mut self, control: StreamControl) {
         match control {
+            // Limits are sent again with their value of then, not with that of the lost packet (RFC 9000 section
+            // 13.3).
             StreamControl::MaxData => self.is_max_data_pending = true,
             StreamControl::MaxStreams(direction) => {
                 if let Some(is_pending) = self.is_max_streams_pending.get_mut(direction as usize) {
@@ -275,6 +281,8 @@ impl Streams {
         {
             return Err(TransportError::stream_limit("more streams than the limit"));
         }
+        // A frame opens all streams before its own (RFC 9000 section 2.1); the limit above bounds how many, so the
+        // loop is no attack.
         for index in opened..=id.index() {
             table.open_next();
             let opened = StreamId::new(id.initiator(), id.dir(), index);

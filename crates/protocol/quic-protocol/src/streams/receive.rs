@@ -104,6 +104,8 @@ impl ReceiveHalf {
             ));
         }
         match self.final_size {
+            // RFC 9000 section 4.5: with a final size that changes, the ends would disagree about the connection's
+            // flow control.
             Some(size) if end > size || is_final && end != size => {
                 Err(TransportError::final_size("another final size"))
             }

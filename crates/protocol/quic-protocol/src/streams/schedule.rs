@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::stream_id::StreamId;
 
 /// Priorities without streams whose memory is kept.
+// HTTP has eight urgencies, of which a page uses two or three. Levels come and go with each stream, so a few are kept.
 const EMPTY_LEVELS: usize = 4;
 
 /// The streams that have something to send: by priority, and those of one priority in turns.

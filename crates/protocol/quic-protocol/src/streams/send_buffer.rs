@@ -97,6 +97,8 @@ impl RetransmitBuffer {
     /// Copies data to the end of a buffer.
     #[inline]
     pub(crate) fn copy(&mut self, range: Range<u64>, buffer: &mut Vec<u8>) {
+        // New data begins where the last copy ended. Without the cursor, a long response of many chunks would be
+        // searched from its start for each packet.
         let (mut index, mut chunk_start) = if range.start >= self.cursor.1 {
             self.cursor
         } else {
@@ -138,6 +140,7 @@ impl RetransmitBuffer {
     /// Sent data is acknowledged. Returns how many bytes were not before.
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, range: Range<u64>) -> u64 {
+        // The usual case, in order and without losses: no set of ranges is touched.
         if range.start == self.acknowledged_to
             && self.acknowledged.is_empty()
             && self.lost.is_empty()

@@ -47,6 +47,7 @@ impl<T> StreamsOfKind<T> {
 
     /// Opens the next stream.
     pub(crate) fn open_next(&mut self) {
+        // A stream that stays open, as a WebSocket does, would otherwise keep a slot for every request after it.
         while self.slots.len() > MAX_CLOSED + 4 * self.open {
             let index = self.base;
             match self.slots.pop_front() {

@@ -8,6 +8,7 @@ use super::Streams;
 use super::send::SendHalfState;
 
 /// A STREAM frame whose data has fewer bytes than this is not begun, unless that is all.
+// A frame of a few bytes at the end of a packet costs its header here, and another frame for the rest.
 const MIN_DATA: u64 = 16;
 
 /// A STREAM frame that was sent.
@@ -75,6 +76,7 @@ impl Streams {
                 return Some(StreamControl::MaxStreams(direction));
             }
         }
+        // The newest first, as `pop` costs nothing. The order has no meaning: each frame has its own stream.
         while let Some(control) = self.pending.pop() {
             if self.write_pending(control, buffer) {
                 return Some(control);

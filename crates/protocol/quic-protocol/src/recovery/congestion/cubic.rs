@@ -60,6 +60,8 @@ impl Cubic {
     }
 
     fn least_window(&self) -> f64 {
+        // Two packets (RFC 9002 section 7.2): with one, a receiver that acknowledges every second packet would wait
+        // for its timer.
         2.0 * self.mtu
     }
 
@@ -67,6 +69,7 @@ impl Cubic {
     fn grow(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
         let bytes = bytes as f64;
         if self.window < self.slow_start_threshold {
+            // Slow start by bytes and not by ACKs, so that a peer that splits its ACKs gains nothing.
             self.window += bytes;
             return;
         }
@@ -121,6 +124,8 @@ impl CongestionController for Cubic {
     ) {
         if app_limited {
             self.limited_since.get_or_insert(now);
+        // Packets from before the loss do not let the window grow: the reaction lasts a round trip (RFC 9002 section
+        // 7.3.2).
         } else if self.recovery_start.is_none_or(|start| sent > start) {
             self.grow(now, bytes, rtt.smoothed());
         }
@@ -129,6 +134,7 @@ impl CongestionController for Cubic {
     fn on_end_acks(&mut self, _now: Instant, _in_flight: u64, _app_limited: bool) {}
 
     fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool, _lost_bytes: u64) {
+        // The losses of one round trip are one event, or a burst would reduce the window once for each packet.
         if self.recovery_start.is_some_and(|start| sent <= start) {
             return;
         }

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use super::RttEstimator;
 
 /// Later packets that are acknowledged before a packet is lost (section 6.1.1).
+// RFC 9002 recommends three and forbids less: with less, slight reordering would look like loss.
 const PACKET_THRESHOLD: u64 = 3;
 /// Packets that do not elicit an ACK and that are remembered. A peer need not acknowledge them.
 const MAX_NOT_ACK_ELICITING: usize = 256;
 /// Skipped packet numbers that are remembered.
+// The distance of skipped numbers doubles, so that few of them are in flight at a time.
 const REMEMBERED_SKIPS: usize = 4;
 /// Slots whose memory an idle connection keeps.
 const IDLE_SLOTS: usize = 8;
@@ -217,6 +219,8 @@ impl<F> SentPackets<F> {
                     on_acked(self.base + index as u64, packet);
                     index += 1;
                 }
+                // Runs of acknowledged slots are stepped over in one step. Without them, a peer that repeats all its
+                // ranges in each ACK would cost time for the whole window with every packet.
                 PacketSlot::Vacant { run } => {
                     *slot = PacketSlot::Vacant { run };
                     index += run as usize;
@@ -239,6 +243,7 @@ impl<F> SentPackets<F> {
         largest_acked: u64,
         on_lost: &mut impl FnMut(u64, SentPacket<F>),
     ) -> LostPackets {
+        // Nothing is older than what was acknowledged: the usual case without losses ends here, inlined.
         if self.base >= largest_acked {
             return LostPackets::default();
         }
@@ -269,6 +274,7 @@ impl<F> SentPackets<F> {
             let Some((number, packet)) = self.pop_front() else {
                 break;
             };
+            // An acknowledged packet between two lost ones ends the period (RFC 9002 section 7.6.2).
             if next_number.is_some_and(|next| self.has_acknowledged(next..number)) {
                 period_start = None;
             }
