@@ -123,6 +123,8 @@ impl FloodBudgets {
     /// The full budgets of a new connection.
     pub const fn new() -> Self {
         Self {
+            // Rapid Reset (CVE-2023-44487). Counting open streams does not find it, as a stream that is reset at once
+            // is never open beside another one.
             resets: FloodBudget::new(Flood::Resets, 600, 20),
             acks: FloodBudget::new(Flood::Acks, 200, 20).with_max_earned(FRAMES_IN_FLIGHT),
             overhead: FloodBudget::new(Flood::Overhead, 2_000, 100)

@@ -34,6 +34,8 @@ impl Priority {
     /// fields (RFC 9651) with the members `u` and `i`. Ignores malformed members.
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self {
+            // A client that sends the field knows its defaults (RFC 9218 section 4.2); one that does not is served by
+            // turns.
             order: SendOrder::Sequential,
             ..Self::DEFAULT
         };

@@ -55,6 +55,7 @@ pub enum Version {
 
 const V1_START: &[u8] = b"PROXY ";
 /// Maximum bytes of a version 1 header, including CRLF.
+// The specification counts the longest line: two IPv6 addresses and two ports of five digits.
 const V1_MAX_BYTES: usize = 107;
 const V2_START: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Maximum accepted bytes of a version 2 header: two Unix socket addresses, and the type-length-value
@@ -131,6 +132,7 @@ where
 
 /// A port without a sign or leading zeros.
 fn port(text: &str) -> Option<u16> {
+    // `u16::from_str` takes a plus sign, which the specification does not.
     let canonical = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
     text.parse().ok().filter(|_| canonical)
 }
@@ -142,6 +144,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, InvalidProxyHe
         return Ok(None);
     };
     let is_proxied = match version_command {
+        // LOCAL: a health check of the proxy itself, to which the addresses of the connection apply.
         0x20 => false,
         0x21 => true,
         _ => return Err(InvalidProxyHeader),
@@ -202,6 +205,8 @@ fn take<const BYTES: usize>(rest: &mut &[u8]) -> Option<[u8; BYTES]> {
 }
 
 fn address(ip: impl Into<IpAddr>, port: u16) -> SocketAddr {
+    // Rules for `192.0.2.1` have to match `::ffff:192.0.2.1`, or a client would get around them by the form of its
+    // address.
     SocketAddr::new(ip.into().to_canonical(), port)
 }
 

@@ -79,6 +79,7 @@ impl<Id: StreamId> Schedule<Id> {
     pub fn pop(&mut self) -> Option<StreamKey<Id>> {
         let urgency = u8::try_from(self.occupied.trailing_zeros()).unwrap_or(u8::MAX);
         let level = self.levels.get_mut(usize::from(urgency))?;
+        // The two kinds take turns, so that a client that marks some responses as incremental starves neither.
         let sequential =
             !level.sequential.is_empty() && (level.sequential_next || level.interleaved.is_empty());
         level.sequential_next = !sequential;

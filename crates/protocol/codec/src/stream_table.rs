@@ -95,6 +95,8 @@ impl<Id: StreamId, S> StreamTable<Id, S> {
     /// The open stream with this identifier.
     #[inline]
     pub fn find(&self, id: Id) -> Option<StreamKey<Id>> {
+        // A search of a few dense words is faster than a hash map for the streams that browsers have open, and no peer
+        // can make it slow: the number of streams is limited.
         let slot = self.ids.iter().position(|known| *known == id)?;
         let slot = u16::try_from(slot).ok()?;
         (id != Id::NONE).then_some(StreamKey { slot, id })
@@ -106,6 +108,7 @@ impl<Id: StreamId, S> StreamTable<Id, S> {
         let slot = key.slot();
         self.entries
             .get(slot)
+            // The slot may be that of a later stream by now: the identifier tells a stale key from a valid one.
             .filter(|_| self.ids.get(slot) == Some(&key.id))
     }
 

@@ -294,6 +294,7 @@ impl FastCgiConnection {
             content,
             padding,
         } = header;
+        // Output after the end would be taken for the response to the next request on the connection.
         if self.is_done() {
             return Err(FastCgiError::DataAfterEnd);
         }
@@ -376,6 +377,8 @@ impl FastCgiConnection {
         }
         match self.reading {
             ReadState::Head => return Err(FastCgiError::NoHead(app_status)),
+            // A script that announces a length and dies has END_REQUEST all the same: without the check, its half
+            // response would count as whole, and be cached.
             ReadState::Body(Some(_)) => return Err(FastCgiError::ShortBody),
             _ => {}
         }

@@ -58,6 +58,8 @@ impl Params {
         if self.start_pair(PREFIX.len().saturating_add(name.len()), value.len()) {
             self.wire.extend_from_slice(PREFIX);
             self.wire.extend(name.iter().map(|byte| match byte {
+                // `X-Real-IP` and `X_Real_IP` become the same variable, so the caller leaves out names with
+                // underscores.
                 b'-' => b'_',
                 byte => byte.to_ascii_uppercase(),
             }));

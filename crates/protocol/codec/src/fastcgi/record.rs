@@ -62,6 +62,8 @@ pub(super) fn start(kind: u8, content: u16, out: &mut Vec<u8>) {
         kind,
         request: REQUEST,
         content,
+        // The specification suggests to align records to 8 bytes. The padding would be one more piece in each write of
+        // a body.
         padding: 0,
     };
     header.write(out);

@@ -66,6 +66,8 @@ static CODES: [u32; 256] = CANONICAL_CODE.codes;
 static BYTES: [u8; 256] = CANONICAL_CODE.bytes;
 
 /// Bits of a table lookup. The usual characters of fields have codes of at most this length.
+// A table of 2 KB, which stays in the first-level cache. One of all 30 bits would take gigabytes, and with 8 bits `?`
+// and parentheses would take the long way.
 const LOOKUP_BITS: u32 = 10;
 
 /// For the first bits of a code: the byte, and above it the length of its code, or 0 if the code is longer.
@@ -171,6 +173,8 @@ pub fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
             // The rest is padding, or an incomplete code.
             Some(_) => {
                 let ones = u64::MAX.wrapping_shl(u64::BITS.wrapping_sub(bits.count));
+                // RFC 7541 section 5.2: padding of eight bits or more, or of other bits than those of EOS, is an
+                // error: one string would have several encodings.
                 if bits.count >= 8 || bits.word != ones {
                     return Err(CodingError::HuffmanPadding);
                 }

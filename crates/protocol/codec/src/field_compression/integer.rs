@@ -59,6 +59,8 @@ fn continuation<const MAX_BYTES: usize>(limit: u8, input: &mut &[u8]) -> Result<
                 .ok_or(CodingError::IntegerTooLarge);
         }
     }
+    // Zeros may pad an integer without an end (RFC 7541 section 5.1 warns of it): the bytes are bounded, not only the
+    // value.
     if input.len() < MAX_BYTES {
         Err(CodingError::Truncated)
     } else {

@@ -35,6 +35,7 @@ pub fn indexing_policy(name: &[u8]) -> (u8, IndexingPolicy) {
     match name {
         b":authority" => (1, Index),
         b":method" => (2, Index),
+        // Nearly each request of a page has another one, and would evict what repeats.
         b":path" => (4, Skip),
         b":scheme" => (6, Index),
         b":status" => (8, Index),
@@ -46,6 +47,8 @@ pub fn indexing_policy(name: &[u8]) -> (u8, IndexingPolicy) {
         b"access-control-allow-origin" => (20, Index),
         b"age" => (21, Skip),
         b"allow" => (22, Index),
+        // Compressed beside text that an attacker chooses, a secret can be guessed by lengths, as CRIME did (RFC 7541
+        // section 7.1).
         b"authorization" => (23, Never),
         b"cache-control" => (24, Index),
         b"content-disposition" => (25, Skip),
@@ -78,6 +81,7 @@ pub fn indexing_policy(name: &[u8]) -> (u8, IndexingPolicy) {
         b"refresh" => (52, Index),
         b"retry-after" => (53, Skip),
         b"server" => (54, Index),
+        // A session that is given out once is a credential, and is not repeated on the connection.
         b"set-cookie" => (55, Never),
         b"strict-transport-security" => (56, Index),
         b"transfer-encoding" => (57, Index),
@@ -104,6 +108,8 @@ pub fn line_mark(name_index: usize, name: &[u8], value: &[u8]) -> u32 {
 }
 
 fn mix(start: u64, bytes: &[u8]) -> u64 {
+    // 2^64 divided by the golden ratio, as in Fibonacci hashing. No keyed hash: a collision costs one comparison, and
+    // a table of 4 KiB has at most 128 marks.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let add = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(FACTOR);
     let (words, rest) = bytes.as_chunks::<8>();

@@ -68,6 +68,7 @@ pub fn decode_string<'a, 'i: 'a>(
 #[inline]
 pub fn encode_string(flags: u8, bits: u32, string: &[u8], out: &mut Vec<u8>) {
     let len = huffman::encoded_len(string);
+    // Some strings become longer by the code, such as random tokens in upper case.
     if len < string.len() {
         integer::encode(flags | 1_u8.wrapping_shl(bits), bits, len, out);
         huffman::encode(string, out);

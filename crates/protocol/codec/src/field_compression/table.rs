@@ -137,6 +137,8 @@ impl DynamicTable {
     pub fn find(&self, mark: u32, name: Option<&[u8]>, value: &[u8]) -> Option<usize> {
         let mut from = self.first;
         loop {
+            // Numbers are compared, eight at a time, and strings only for the one that matches: the table is searched
+            // for nearly each field of a response.
             let at = position(self.marks.get(from..)?, mark)?.checked_add(from)?;
             let entry = self.at(at)?;
             if entry.value == value && name.is_none_or(|name| entry.name == name) {
@@ -214,6 +216,8 @@ impl DynamicTable {
         }
         let max_bytes = self.max_size.saturating_add(self.max_size / 2);
         let evicted = self.spans.get(self.first).map_or(0, |span| span.start());
+        // Moved only once half of the buffer is of evicted entries, so that each byte is moved a bounded number of
+        // times.
         if end > max_bytes || evicted > end / 2 || self.first >= self.spans.len().div_ceil(2) {
             self.drop_evicted(evicted);
         }

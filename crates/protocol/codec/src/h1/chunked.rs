@@ -59,8 +59,12 @@ pub(super) enum ChunkedPiece {
 
 impl ChunkedDecoder {
     /// Maximum digits of a chunk size, including leading zeros.
+    // Sixteen hold 2^64 - 1. A parser that lets the number overflow reads another size than the one that does not;
+    // leading zeros count, as they would otherwise be without an end.
     const SIZE_DIGITS: u8 = 16;
     /// Maximum bytes of one chunk's extensions.
+    // CVE-2023-39326: extensions of megabytes around single bytes of data made servers read without any progress of
+    // the body.
     const CHUNK_EXTENSION: u32 = 256;
     /// Maximum bytes of all chunk extensions of a message. Extensions are ignored, so long ones would
     /// only cost time.
@@ -168,6 +172,8 @@ impl ChunkedDecoder {
             // chunk in the same bytes.
             (ChunkState::DataReturn, b'\n') => Err(Http1Error::BareLineFeed),
             (ChunkState::DataLineFeed, b'\n') => Ok(ChunkState::Size),
+            // What follows the data must be its CRLF. Servers that skip two bytes unseen let a wrong size move the end
+            // of the message.
             (_, _) => Err(Http1Error::ChunkEnd),
         }
     }

@@ -86,6 +86,8 @@ pub enum Http1ClientEvent {
 
 impl ClientConnection {
     /// Maximum interim responses to one request.
+    // An origin that sends 103 without an end would otherwise hold a connection and its client, with each of them as
+    // progress.
     const MAX_INTERIM: u8 = 32;
 
     /// A connection before its first request. The limit of the target is ignored.
@@ -202,6 +204,8 @@ impl ClientConnection {
             ReadState::Nothing if input.is_empty() || self.tunnel => {
                 Ok((0, Http1ClientEvent::Incomplete))
             }
+            // Bytes that nobody has asked for would be taken for the response to the next request, of another client:
+            // response splitting.
             ReadState::Nothing => Err(Http1Error::UnexpectedResponse),
             ReadState::Head => self.handle_head(input),
             ReadState::Body(body) => match body.read(input, &self.limits) {
@@ -234,6 +238,8 @@ impl ClientConnection {
         self.persistent = false;
         match self.reading {
             ReadState::Nothing => Ok(Http1ClientEvent::Incomplete),
+            // Whether this is the end of the response or a broken connection cannot be told here; with TLS,
+            // close_notify tells it (RFC 9112 section 9.8).
             ReadState::Body(BodyReader::UntilClose) => {
                 self.response_ended();
                 Ok(Http1ClientEvent::End(None))
@@ -283,6 +289,8 @@ impl ClientConnection {
             let event = Http1ClientEvent::Informational(head.status, head.headers);
             return Ok((consumed, event));
         }
+        // A tunnel that nobody has asked for would hand the connection, with requests of others before it, to whoever
+        // made the origin say so.
         if switches && !self.is_offered(&head.headers) {
             return Err(Http1Error::UnexpectedUpgrade);
         }

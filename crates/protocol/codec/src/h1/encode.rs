@@ -27,10 +27,12 @@ pub(super) fn head(
     out: &mut Vec<u8>,
 ) {
     let wire = head.headers.wire();
+    // One allocation: status line, date, server, length and connection fields take less than that.
     out.reserve(wire.len().saturating_add(192));
     status_line(head.status, out);
     let keeps_length =
         summary.is_length_line_kept && summary.content_length == framing.content_length;
+    // The usual fields are copied as one block, as they are stored in the form of the wire.
     if !summary.has_connection_fields && (keeps_length || !summary.has_content_length) {
         out.extend_from_slice(wire);
     } else {

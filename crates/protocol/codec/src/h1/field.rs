@@ -7,6 +7,7 @@ use apus_http::{FieldSet, Headers, KnownField};
 
 /// Splits a field line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
+    // The first byte that is no token has to be the colon: name and colon are checked in one pass.
     let colon = line.iter().position(|byte| !is_token(*byte));
     let (name, rest) = line
         .split_at_checked(colon.unwrap_or(line.len()))
@@ -77,6 +78,7 @@ pub(super) fn receive(
     if line.is_empty() {
         return Ok(SectionPart::End(bytes));
     }
+    // Lines that are dropped count, too: each of them costs as much as one that is kept.
     if lines.fields >= max_fields {
         return Err(Http1Error::TooManyFields);
     }
@@ -126,6 +128,7 @@ pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), Http1Error> {
             !coding.is_empty() && coding.iter().all(|byte| is_token(*byte)) && !is_chunked(coding)
         })
     {
+        // gzip before chunked is valid HTTP, and a 501 says that this server does not have it (RFC 9112 section 6.1).
         return Err(Http1Error::TransferCoding);
     }
     Err(Http1Error::TransferEncoding)
@@ -282,6 +285,8 @@ mod tests {
         ] {
             assert_eq!(
                 transfer_encoding(value),
+                // Anything else, as `chunked, identity` or `xchunked`, is read in different ways by different servers,
+                // which is how requests are smuggled. It is refused, and not repaired.
                 Err(Http1Error::TransferEncoding),
                 "{value:?}"
             );

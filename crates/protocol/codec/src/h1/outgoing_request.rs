@@ -33,6 +33,7 @@ pub struct OutgoingRequest<'a> {
 impl OutgoingRequest<'_> {
     /// Checks that the server will parse the request line and the fields as they are meant.
     pub(super) fn check(&self) -> Result<(), InvalidRequest> {
+        // A space or a line end in the target would begin another request of the writer's choice.
         let is_target = match (self.method, self.target) {
             (&Method::CONNECT, target) => is_authority(target.as_bytes()),
             (&Method::OPTIONS, "*") => true,

@@ -64,6 +64,7 @@ pub(super) struct ReceivedRequest {
 
 impl RequestReader {
     /// Maximum empty lines before a request line (RFC 9112 section 2.2).
+    // Old clients sent CRLF after the body of a POST. More than that is a flood that costs nothing to send.
     const BLANK_LINES: u8 = 2;
     /// Maximum bytes of a request line without the target: method, two spaces, version, CRLF.
     const LINE_OVERHEAD: usize = 64;
@@ -150,6 +151,7 @@ impl RequestReader {
         let Self { head, fields, .. } = std::mem::take(self);
         let mut head = head.ok_or(Http1Error::RequestLine)?;
         let http11 = head.version == Version::HTTP_11;
+        // RFC 9112 section 3.2. Without it, each hop chooses its own default site.
         if http11 && !fields.host {
             return Err(Http1Error::HostMissing);
         }
@@ -199,8 +201,12 @@ impl RequestFields {
         match field {
             KnownField::Host => {
                 if std::mem::replace(&mut self.host, true) {
+                    // One server takes the first, another one the last: a cache before an origin would store one
+                    // site's page as that of another.
                     return Err(Http1Error::HostRepeated);
                 }
+                // Refused here and not where it is used: it ends up in redirects, logs, variables of CGI and keys of
+                // the cache.
                 if !is_host(trim(value)) {
                     return Err(Http1Error::HostInvalid);
                 }
@@ -212,6 +218,8 @@ impl RequestFields {
                 }
             }
             KnownField::Expect => {
+                // A 417 (RFC 9110 section 10.1.1). An expectation that is passed on unread would be one that nobody
+                // meets.
                 if !trim(value).eq_ignore_ascii_case(b"100-continue") {
                     return Err(Http1Error::Expectation);
                 }

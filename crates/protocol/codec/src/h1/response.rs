@@ -163,6 +163,8 @@ impl ResponseReader {
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
             let Some(status) = self.status else {
+                // An origin that speaks TLS or HTTP/2 on this port is recognised by its first bytes, and not after 4
+                // KB of them.
                 if !can_start_response(rest) {
                     return Err(Http1Error::StatusLine);
                 }
@@ -220,6 +222,8 @@ impl ResponseReader {
         }
         let length = framing.resolve(version)?;
         let is_tunnel = request_kind == RequestKind::Connect && status.is_success();
+        // RFC 9110 section 8.6: with these, a recipient that believes the length would wait for a body, or read the
+        // tunnel as one.
         let has_no_length =
             status.is_informational() || status == StatusCode::NO_CONTENT || is_tunnel;
         if has_no_length && framing.content_length.is_some() {
@@ -262,6 +266,7 @@ impl ResponseReader {
         };
         Ok(ReceivedResponse {
             persistent: framing.is_persistent(version)
+                // A server that counts its requests down, as Apache does, closes the connection after this one.
                 && keep_alive.max != Some(0)
                 && body != BodyFraming::UntilClose,
             idle_timeout: keep_alive.timeout,

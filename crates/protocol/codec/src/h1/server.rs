@@ -114,6 +114,8 @@ impl ServerConnection {
     /// response with [`Http1Error::status`] if none was started.
     pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Http1ServerEvent), Http1Error> {
         let found = match &mut self.reading {
+            // Nothing is read behind the last request: it may be of the tunnel, or of a client that did not see
+            // `Connection: close`.
             ReadState::Head if self.tunnel || !self.persistent => {
                 Ok((0, Http1ServerEvent::Incomplete))
             }
@@ -239,6 +241,7 @@ impl ServerConnection {
     /// 101 turns the connection into a tunnel if the client offered to upgrade, and 2xx if the
     /// method is CONNECT. Any other 1xx status is not final, so 500 replaces it.
     pub fn send_head(&mut self, mut head: ResponseHead<'_>, out: &mut Vec<u8>) -> BodyFraming {
+        // A second head, by a service that fails after its first, would be taken for the body.
         if let ResponseProgress::Started(body) = self.response {
             return body.framing;
         }
@@ -269,6 +272,8 @@ impl ServerConnection {
             (true, true, _) => b"connection: upgrade\r\n",
             (true, false, _) => b"connection: close, upgrade\r\n",
             (false, false, _) => b"connection: close\r\n",
+            // Without it, a client of HTTP/1.0 that asked for it closes the connection (RFC 9112 appendix C.2.2); ab
+            // with `-k` counts on it.
             (false, true, Version::HTTP_10) => b"connection: keep-alive\r\n",
             (false, true, _) => b"",
         };
@@ -293,6 +298,7 @@ impl ServerConnection {
         match head.status {
             _ if self.tunnel => (BodyFraming::None, None),
             StatusCode::NO_CONTENT => (BodyFraming::None, None),
+            // RFC 9110 section 15.3.6: a 205 has no content, but unlike 204 it has to say so by its length.
             StatusCode::RESET_CONTENT => (BodyFraming::None, Some(0)),
             StatusCode::NOT_MODIFIED => (BodyFraming::None, summary.content_length),
             // A service that responds to HEAD without producing the body leaves it empty. That length
@@ -303,6 +309,8 @@ impl ServerConnection {
             }
             _ => match head.content_length {
                 Some(length) => (BodyFraming::Length(length), Some(length)),
+                // HTTP/1.0 has no chunked coding (RFC 9112 section 6.1): ab, and old proxies, would take its sizes for
+                // data.
                 None if self.version == Version::HTTP_10 => (BodyFraming::UntilClose, None),
                 None => (BodyFraming::Chunked, None),
             },

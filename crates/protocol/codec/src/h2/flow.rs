@@ -104,6 +104,7 @@ impl ReceiveWindow {
         self.received = self.received.saturating_add(len);
         let begins = !self.is_sampling
             && self.stream_target < self.stream_max
+            // A PING only for transfers that come near the window: small uploads gain nothing by a larger one.
             && self.received > self.stream_target / 4;
         if begins {
             self.is_sampling = true;
@@ -143,6 +144,8 @@ impl ReceiveWindow {
     /// Releases consumed data, once there is enough for a WINDOW_UPDATE.
     pub(super) fn release(&mut self, len: u32, out: &mut Vec<u8>) {
         self.unreleased = self.unreleased.saturating_add(len);
+        // Half of the window: a WINDOW_UPDATE for each read would nearly double the frames of an upload, and later
+        // than at half, the sender of a long path may run out.
         if self.unreleased >= (self.target() / 2).min(MAX_UPDATE) {
             let increment = std::mem::take(&mut self.unreleased);
             self.window = self.window.saturating_add(i64::from(increment));

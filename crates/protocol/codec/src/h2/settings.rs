@@ -94,9 +94,12 @@ impl Http2Config {
                     u32::try_from(self.max_streams()).unwrap_or(0),
                 ),
                 (ENABLE_CONNECT_PROTOCOL, u32::from(self.extended_connect)),
+                // RFC 9218 section 2.1: clients then leave out PRIORITY frames, and send the field that is understood
+                // here.
                 (NO_RFC7540_PRIORITIES, 1),
             ]
         } else {
+            // A client that does not say so allows pushes, whose promises it would have to track (section 6.5.2).
             vec![(ENABLE_PUSH, 0)]
         };
         settings.extend([(MAX_FRAME_SIZE, payload), (MAX_HEADER_LIST_SIZE, head)]);

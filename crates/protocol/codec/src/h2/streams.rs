@@ -32,6 +32,7 @@ impl StreamState {
     /// of the window.
     pub(super) fn release(&mut self, id: u32, bytes: u32, target: u32, out: &mut Vec<u8>) {
         self.unreleased = self.unreleased.saturating_add(bytes);
+        // No update for a stream that has ended or whose data is discarded: there is nothing to ask for.
         if self.unreleased >= target / 2 && self.receiving == ReceiveState::Body {
             let increment = std::mem::take(&mut self.unreleased);
             let bytes = i32::try_from(increment).unwrap_or(i32::MAX);
@@ -80,6 +81,7 @@ pub(super) enum ScheduleState {
 #[derive(Debug, Default)]
 pub(super) struct ClosedStreams {
     /// Reset by this end: frames that the peer sent before it knew are ignored.
+    // Not all identifiers are remembered: for a connection that lives for days, that is a list without an end.
     reset: RecentIds<128>,
     /// Ended by both ends, or reset by the peer: further frames are a stream error.
     ended: RecentIds<8>,

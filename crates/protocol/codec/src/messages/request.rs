@@ -90,6 +90,7 @@ impl<'a> OutgoingRequest<'a> {
             RequestKind::ExtendedConnect => &Method::CONNECT,
             _ => self.method,
         };
+        // The pseudo-header fields come first (RFC 9113 section 8.3), and their values are mostly in the static table.
         line((b":method", method.as_str().as_bytes(), false));
         if kind != RequestKind::Connect {
             line((b":scheme", self.scheme.as_bytes(), false));

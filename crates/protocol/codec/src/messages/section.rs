@@ -13,6 +13,8 @@ use apus_http::{Head, Headers, HopByHopFields, KnownField, Target};
 const LINE_OVERHEAD: usize = 32;
 
 /// Beyond this multiple of the size limit, a field section is a decompression bomb.
+// Between the limit and this, the section is decoded and gets a 431. Beyond, decoding itself is the attack
+// (CVE-2016-6581), and the connection ends.
 const BOMB_FACTOR: usize = 16;
 
 /// The limits of this end for field sections.
@@ -161,6 +163,8 @@ impl<'a> FieldReader<'a> {
             .saturating_add(name.len())
             .saturating_add(value.len())
             .saturating_add(LINE_OVERHEAD);
+        // Fields are still counted after that, but neither checked nor kept: the block has to be decoded to its end in
+        // any case.
         if self.fault.is_some() || self.refusal.is_some() {
             return;
         }
@@ -249,12 +253,16 @@ impl<'a> FieldReader<'a> {
 
     fn add_regular(&mut self, name: &[u8], value: &[u8]) -> Result<(), MessageFault> {
         match name {
+            // RFC 9113 section 8.2.2. Passed on to an origin over HTTP/1.1, `transfer-encoding` would frame the body:
+            // the downgrade attack of request smuggling.
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => return Err(MessageFault::ConnectionField),
             b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
                 return Err(MessageFault::ConnectionField);
             }
             b"cookie" if self.section == SectionKind::Request => {
+                // Browsers split the field into its pairs so that each is indexed (RFC 9113 section 8.2.3);
+                // applications expect one line.
                 if !self.scratch.cookies.is_empty() {
                     self.scratch.cookies.extend_from_slice(b"; ");
                 }
@@ -267,6 +275,8 @@ impl<'a> FieldReader<'a> {
                 }
                 if self.has_authority {
                     let authority = self.headers.get("host").unwrap_or_default();
+                    // Equal ones are allowed. With different ones, a site would be chosen by one and the application
+                    // would believe the other (RFC 9113 section 8.3.1).
                     return if authority.eq_ignore_ascii_case(value) {
                         Ok(())
                     } else {

@@ -85,6 +85,7 @@ impl Http2Codec {
             return ExpectedBody::None;
         }
         let plan = ResponsePlan::of(&head, known.request);
+        // END_STREAM on the head saves the frame of 9 bytes that 304 and HEAD would need beside it.
         let end = plan.body == ExpectedBody::None;
         let encoder = &mut self.encoder;
         frame::field_block(stream.id(), end, self.peer.max_frame_size, out, |out| {
@@ -147,6 +148,7 @@ impl Http2Codec {
                 continue;
             }
             stream.schedule_state = ScheduleState::Idle;
+            // At most 16 KiB, even if the peer allows more: the next frame may be of a more urgent stream.
             return Some((key, window.min(connection).min(DEFAULT_MAX_PAYLOAD)));
         }
     }
@@ -175,12 +177,16 @@ impl Http2Codec {
         known.send_window = known.send_window.saturating_sub(bytes);
         self.send_window = self.send_window.saturating_sub(bytes);
         let is_window_closed = known.send_window <= 0 || self.send_window <= 0;
+        // What this end sends pays for what the peer has to say about it: PING by which clients measure the bandwidth,
+        // and updates of both windows.
         self.budgets.acks.earn(1);
         let updates = u32::try_from(len / MIN_UPDATE).unwrap_or(0);
         self.budgets.overhead.earn(updates.saturating_add(4));
         if len >= SIZEABLE_FRAME {
             self.budgets.tiny_windows.earn(1);
         } else if len < TINY_FRAME
+            // A small frame alone is no attack: bodies of events or of the end of a file are small. It is one if the
+            // window was the reason (CVE-2019-9511).
             && is_window_closed
             && !end
             && let Err(flood) = self.budgets.tiny_windows.spend()
@@ -280,6 +286,8 @@ impl Http2Codec {
                 self.go_away(ErrorCode::NO_ERROR, out);
                 return;
             }
+            // The largest identifier first, and the real one after a round trip: requests that are on their way are
+            // then served, and not lost (section 6.8).
             frame::go_away(0x7fff_ffff, ErrorCode::NO_ERROR, "", out);
             frame::ping(SHUTDOWN_PING, false, out);
         }

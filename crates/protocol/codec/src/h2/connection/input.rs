@@ -32,6 +32,8 @@ impl Http2Codec {
             ReadState::Preface(seen) => {
                 let expected = PREFACE.get(seen..).unwrap_or_default();
                 let len = expected.len().min(input.len());
+                // Each byte is compared as it comes: a client of another protocol gets its error at once, and not
+                // after 24 bytes.
                 if expected.get(..len) != input.get(..len) {
                     return Err(Fault::Preface.into());
                 }
@@ -56,6 +58,7 @@ impl Http2Codec {
         if matches!(self.reading, ReadState::FirstFrame) && frame.kind != FrameType::Settings {
             return Err(Fault::FirstFrame.into());
         }
+        // Before the payload is awaited: the input buffer never has to hold a frame that is not allowed.
         if frame.len > self.config.max_payload() {
             return Err(Fault::FrameSize.into());
         }
@@ -63,6 +66,8 @@ impl Http2Codec {
         {
             return Err(Fault::Interleaved.into());
         }
+        // DATA is not awaited whole, unlike the small frames below: a body is passed on as it arrives, whatever its
+        // frames are.
         if frame.kind == FrameType::Data {
             return self.begin_data(frame, input, out);
         }
@@ -81,6 +86,8 @@ impl Http2Codec {
             FrameType::Priority => self.handle_priority(frame, payload, out),
             FrameType::PriorityUpdate => self.handle_priority_update(frame, payload).map(|()| None),
             FrameType::PushPromise => Err(Fault::Push.into()),
+            // Unknown types are ignored (section 5.5), but have a price: a flood of them costs as much to read as one
+            // of PING.
             FrameType::Data | FrameType::Unknown => {
                 self.budgets.overhead.spend()?;
                 Ok(None)
@@ -118,6 +125,8 @@ impl Http2Codec {
                 .ok_or(Fault::Padding)?;
         }
         let whole = u32::try_from(frame.len).unwrap_or(u32::MAX);
+        // Padding and its length count for the windows (section 6.1), also on streams that are closed: the peer has
+        // counted them.
         if !self.receive_window.reserve(whole) {
             return Err(Fault::WindowExceeded.into());
         }
@@ -138,7 +147,11 @@ impl Http2Codec {
             let content = u64::try_from(left).unwrap_or(u64::MAX);
             let fault = match (known.receiving, known.body_left) {
                 (ReceiveState::Ended, _) => Some(Fault::StreamClosed),
+                // A client that gets data before a head cannot know what it is of.
                 (ReceiveState::Head, _) => Some(Fault::PseudoField),
+                // RFC 9113 section 8.1.1: a body of another length than its Content-Length is malformed. Passed on to
+                // an origin over HTTP/1.1, the rest would be read as the next request: request smuggling by a
+                // downgrade.
                 (_, Some(expected)) if content > expected || (end && content < expected) => {
                     Some(Fault::ContentLength)
                 }
@@ -154,6 +167,7 @@ impl Http2Codec {
                 known.body_left = known
                     .body_left
                     .map(|expected| expected.saturating_sub(content));
+                // Padding is released at once, as no reader will ever report it as consumed.
                 known.release(key.id(), overhead, self.receive_window.stream_target(), out);
                 if known.receiving == ReceiveState::Discarded {
                     // Discarded data produces no event.
@@ -163,6 +177,8 @@ impl Http2Codec {
                     stream = None;
                 }
             }
+        // A peer that does not know of the reset yet may send data for a round trip (section 5.1). It is ignored
+        // without a price; on any other closed stream, data is a fault.
         } else if !self.closed_streams.was_reset(frame.stream) {
             self.budgets.resets.spend()?;
             frame::rst_stream(frame.stream, ErrorCode::STREAM_CLOSED, out);
@@ -258,6 +274,7 @@ impl Http2Codec {
         if frame.has(frame::PRIORITY) {
             let (priority, rest) = block.split_first_chunk::<5>().ok_or(Fault::FrameSize)?;
             let [dependency @ .., _weight] = *priority;
+            // The priorities of RFC 7540 are read over. This error is kept as h2spec checks it.
             if frame::identifier(dependency) == frame.stream {
                 return Err(Fault::SelfDependency.into());
             }

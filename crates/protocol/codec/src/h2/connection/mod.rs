@@ -22,12 +22,17 @@ use crate::stream_table::StreamTable;
 use apus_http::{Head, Headers};
 
 /// The size of the decoder's dynamic table (RFC 7541 section 4.2), which is the default.
+// A larger table is memory that each peer could claim.
 const DECODER_TABLE_BYTES: usize = 4096;
 
 /// Maximum CONTINUATION frames of one field block.
+// The CONTINUATION flood (CVE-2024-27316, CVE-2023-45288) needs neither large frames nor an end: empty frames that
+// each cost a read have to be counted, not only bytes.
 const MAX_CONTINUATIONS: u32 = 32;
 /// Up to this multiple of the limit of a field section, a field block is decoded and its sender gets an
 /// error response.
+// A head that is a little too large gets its 431, and the connection lives on; for that it has to be decoded, as later
+// blocks depend on the table.
 const BLOCK_SIZE_FACTOR: usize = 2;
 
 /// A DATA frame below this size that fills a window counts against the budget for tiny windows.
@@ -322,6 +327,8 @@ impl Http2Codec {
                 }
                 Err(error) => {
                     if !matches!(self.reading, ReadState::Failed(_)) {
+                        // The text is in the debug data (section 6.8), where whoever looks for the mistake finds it,
+                        // with Wireshark for example.
                         frame::go_away(self.last_peer, error.code(), &error.to_string(), out);
                         self.reading = ReadState::Failed(error);
                     }
@@ -375,6 +382,8 @@ impl Http2Codec {
         out: &mut Vec<u8>,
     ) -> Result<Http2Event, ConnectionError> {
         if self.role == Role::Server {
+            // Streams that this end resets count as those that the peer resets: MadeYouReset (CVE-2025-8671) makes the
+            // server do it by frames that are faults of a stream.
             self.budgets.resets.spend()?;
         }
         self.reset(key, fault.code(), out);

@@ -49,6 +49,7 @@ impl HpackDecoder {
         mut sink: impl FnMut(Field<'_>),
     ) -> Result<(), HpackError> {
         let mut input = block;
+        // Buffers on the stack: a usual head decodes without an allocation for its strings.
         let mut scratch = [StringBuffer::new(), StringBuffer::new()];
         let mut is_start = true;
         while let Some((first, rest)) = input.split_first() {
@@ -144,6 +145,7 @@ impl HpackDecoder {
 
     /// Changes the size of the table (section 6.3).
     fn resize(&mut self, size: usize, is_start: bool) -> Result<(), HpackError> {
+        // RFC 7541 section 4.2: an update elsewhere in a block could change the meaning of the fields before it.
         if !is_start {
             return Err(HpackError::SizeUpdateMisplaced);
         }

@@ -48,6 +48,7 @@ impl HpackEncoder {
     /// Sets the table size that the peer allows (`SETTINGS_HEADER_TABLE_SIZE`), of which at most 4096
     /// bytes are used. The next block signals the change. Must be called between blocks.
     pub fn set_max_table_size(&mut self, bytes: usize) {
+        // A peer may allow gigabytes. What a larger table saves is little, and its memory is this end's.
         let size = bytes.min(DEFAULT_TABLE_SIZE);
         let update = self.update.get_or_insert(SizeUpdate {
             smallest: usize::MAX,
@@ -62,6 +63,8 @@ impl HpackEncoder {
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some(update) = self.update.take() {
             let size = self.table.max_size();
+            // RFC 7541 section 4.2: of several changes between blocks, the smallest has to be signaled, as the peer
+            // may have evicted entries for it.
             if update.smallest < size.min(update.signaled) {
                 integer::encode(0x20, 5, update.smallest, out);
                 integer::encode(0x20, 5, size, out);
@@ -84,6 +87,7 @@ impl HpackEncoder {
             500 => 14,
             _ => return self.field(b":status", status.as_str().as_bytes(), out),
         };
+        // A status of the static table is one byte.
         out.push(0x80 | index);
     }
 
@@ -152,6 +156,8 @@ impl HpackEncoder {
     /// Appends the field lines in order, without connection-specific ones (RFC 9113 section 8.2.2), and
     /// without `Content-Length` unless `keeps_length`.
     pub fn headers(&mut self, headers: &Headers, keeps_length: bool, out: &mut Vec<u8>) {
+        // The fields of a response from memory are encoded once for all clients; only what depends on the table of the
+        // connection is written for each.
         let Some(preencoded) = headers.encoded(FieldCompression::Hpack, PreencodedHeaders::new)
         else {
             for line in headers.hpack_lines() {
