@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::{HeaderValue, Request, ResponseFuture, header};
+use apus_http::{HeaderName, HeaderValue, Request, Response, ResponseFuture, header};
 
 use apus_handler::{Middleware, Next};
 
@@ -56,18 +56,59 @@ impl From<Duration> for Hsts {
     }
 }
 
+/// The field `Strict-Transport-Security` of a site or an application: whoever sends it sets it by this type.
+///
+/// RFC 6797 section 7.2 forbids the field over clear text.
+#[derive(Clone, Debug)]
+pub struct HstsField(HeaderValue);
+
+impl HstsField {
+    /// The field, for requests over TLS; `None` for others.
+    pub fn for_request(hsts: Hsts, request: &Request) -> Option<Self> {
+        request.is_secure().then(|| hsts.into())
+    }
+
+    /// The line of the field.
+    pub fn line(&self) -> (HeaderName, &HeaderValue) {
+        (header::STRICT_TRANSPORT_SECURITY, &self.0)
+    }
+
+    /// Sets the field in the response to a request over TLS, in place of one that it has.
+    pub fn set(&self, response: &mut Response) {
+        let (name, value) = self.line();
+        // Files and stored responses share their lines, and `headers_mut` copies them.
+        if response.headers().get(&name) != Some(value.as_bytes()) {
+            response.headers_mut().insert(&name, value);
+        }
+    }
+
+    /// Sets the field unless the response has one.
+    pub fn set_if_missing(&self, response: &mut Response) {
+        if !response
+            .headers()
+            .contains(header::STRICT_TRANSPORT_SECURITY)
+        {
+            self.set(response);
+        }
+    }
+}
+
+impl From<Hsts> for HstsField {
+    fn from(hsts: Hsts) -> Self {
+        Self(hsts.value())
+    }
+}
+
 /// As a layer it replaces the field of a response.
 impl Middleware<()> for Hsts {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        if !request.is_secure() {
-            return next.call(request);
+        match HstsField::for_request(*self, &request) {
+            None => next.call(request),
+            Some(field) => next.call(request).map(move |mut response| {
+                field.set(&mut response);
+                response
+            }),
         }
-        let value = self.value();
-        next.call(request).map(move |mut response| {
-            let headers = response.headers_mut();
-            headers.insert(&header::STRICT_TRANSPORT_SECURITY, &value);
-            response
-        })
     }
 }
 

@@ -14,9 +14,9 @@
 //!
 //! - **Rate limits count by any key of a request in Rust and have no key in `apus.toml` yet**; theirs belongs beside
 //!   the keys of the other layers.
-//! - **HSTS of an application is a layer** (`hsts`). That of a site is set where its other fields are
-//!   (`crates/server/sites/src/serve/complete.rs`), so that error pages have it, too, and in
-//!   `crates/server/sites/src/serve/mod.rs` for files that are sent from memory.
+//! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
+//!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
+//!   it, too.
 //! - **Passwords are verified on threads of their own**, with places for clients and for all together
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
 //!
@@ -49,7 +49,7 @@ pub use catch_panic::CatchPanic;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 pub use etag::Etag;
 pub use force_https::ForceHttps;
-pub use hsts::Hsts;
+pub use hsts::{Hsts, HstsField};
 pub use log::Logged;
 pub use metrics::{Metrics, MetricsHandler};
 #[cfg(feature = "rate-limit")]

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use apus_handler::{Error, FromRequestHead, Matched, Middleware, Next, RouteCheck};
 
-use crate::Hsts;
+use crate::{Hsts, HstsField};
 
 /// The placeholder of the nonce in a policy.
 const NONCE: &str = "{nonce}";
@@ -217,12 +217,13 @@ impl Middleware<()> for SecurityHeaders {
                 value.ok().map(|value| (name.clone(), value))
             }
         };
-        let hsts = self.hsts.filter(|_| request.is_secure());
+        let hsts = (self.hsts).and_then(|hsts| HstsField::for_request(hsts, &request));
         let others = self.others.clone();
         next.call(request).map(move |mut response| {
-            let hsts = hsts.map(|hsts| (header::STRICT_TRANSPORT_SECURITY, hsts.value()));
-            let one_by_one = policy.iter().chain(&hsts).chain(&*others);
-            for (name, value) in one_by_one {
+            if let Some(hsts) = hsts {
+                hsts.set_if_missing(&mut response);
+            }
+            for (name, value) in policy.iter().chain(&*others) {
                 if !response.headers().contains(name) {
                     response.headers_mut().insert(name, value);
                 }

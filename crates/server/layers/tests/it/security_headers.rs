@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apus_handler::TrustedProxies;
 use apus_http::{HeaderName, HeaderValue, ServiceFactory};
-use apus_layers::{CspNonce, ForceHttps, SecurityHeaders};
+use apus_layers::{CspNonce, ForceHttps, Hsts, SecurityHeaders};
 use apus_testkit::LocalClient;
 
 use crate::harness::{Routes, get, head};
@@ -90,11 +90,26 @@ fn hsts_is_sent_over_tls_only() {
         let secure = head("GET", "/", &["X-Forwarded-Proto: https"]);
         assert_eq!(client.send(secure).field(name), Some(value));
     }
-    let factory = Routes::new()
-        .layer(SecurityHeaders::new().hsts(YEAR))
-        .get("/", async || "a page");
-    let reply = apus_testkit::get("/").tls(&["example.com"]).to(&factory);
-    assert_eq!(reply.field(name), Some("max-age=31536000"));
+    // The layer of its own replaces the field of a handler, and the other one leaves it.
+    let handler = async || ([("strict-transport-security", "max-age=1")], "a page");
+    for (factory, own) in [
+        (Routes::new().layer(Hsts::new(YEAR)), "max-age=31536000"),
+        (
+            Routes::new().layer(SecurityHeaders::new().hsts(YEAR)),
+            "max-age=1",
+        ),
+    ] {
+        let factory = factory.get("/", async || "a page").get("/own", handler);
+        for (path, value) in [
+            ("/", "max-age=31536000"),
+            ("/own", own),
+            ("/none", "max-age=31536000"),
+        ] {
+            let reply = apus_testkit::get(path).tls(&["example.com"]).to(&factory);
+            let values: Vec<_> = reply.headers.get_all(name).collect();
+            assert_eq!(values, [value.as_bytes()], "{path}");
+        }
+    }
 }
 
 #[test]

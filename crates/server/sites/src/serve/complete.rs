@@ -148,11 +148,8 @@ impl SiteState {
         self.change_fields(&context.route, &mut response);
         if context.is_secure
             && let Some(hsts) = &self.hsts
-            && response.headers().get(header::STRICT_TRANSPORT_SECURITY) != Some(hsts.as_bytes())
         {
-            response
-                .headers_mut()
-                .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
+            hsts.set(&mut response);
         }
         if let Some(negotiation) = context.route.compression.get() {
             negotiation.apply(&mut response);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use apus_files::{Files, FilesService};
 use apus_handler::middleware::Layer;
-use apus_http::{Service, StatusCode, header};
-use apus_layers::Hsts;
+use apus_http::{Service, StatusCode};
+use apus_layers::HstsField;
 
 use crate::fields::FieldChange;
 use crate::location::{LocationPattern, ScriptUse};
@@ -155,11 +155,13 @@ fn with_response_fields(files: &Files, settings: &LocationSettings, site: &Site)
             files = files.field(name, value);
         }
     }
-    // Where clear text is redirected, all files are sent over TLS.
+    // Where clear text is redirected, all files are sent over TLS. A line that is kept with the file is one that
+    // `SiteState::finish` need not set in a copy of the lines of each response.
     if site.force_https.is_some()
-        && let Some(hsts) = site.hsts.map(Hsts::value)
+        && let Some(hsts) = site.hsts.map(HstsField::from)
     {
-        files = files.field(&header::STRICT_TRANSPORT_SECURITY, &hsts);
+        let (name, value) = hsts.line();
+        files = files.field(&name, value);
     }
     files
 }

@@ -17,10 +17,10 @@ use apus_handler::error_page::error_page;
 use apus_handler::rendering::ErrorRules;
 use apus_http::trace::Trace;
 use apus_http::{
-    ErrorFormat, HeaderValue, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo,
-    Service, ServiceFactory, StatusCode,
+    ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
+    ServiceFactory, StatusCode,
 };
-use apus_layers::{ForceHttps, Hsts};
+use apus_layers::{ForceHttps, HstsField};
 
 use super::location::LocationMatcher;
 use super::observe::{RequestObservation, WorkerObserver};
@@ -41,7 +41,7 @@ struct SiteState {
     /// For requests that match no location.
     default_location: LocationState,
     force_https: Option<ForceHttps>,
-    hsts: Option<HeaderValue>,
+    hsts: Option<HstsField>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
     /// Whether layers may find users, and the observer needs them.
@@ -98,7 +98,7 @@ impl SiteService {
             locations,
             default_location,
             force_https: site.force_https,
-            hsts: site.hsts.map(Hsts::value),
+            hsts: site.hsts.map(HstsField::from),
             compression: site.compression,
             observer,
             observes_users,

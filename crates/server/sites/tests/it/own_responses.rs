@@ -1,12 +1,13 @@
 //! Responses that a site makes before it calls a handler: they have the same fields as those of its handlers.
 
+use apus_files::Files;
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{Error, IntoResponse};
-use apus_http::{HeaderValue, Request, ResponseFuture, StatusCode};
+use apus_http::{HeaderValue, Request, ResponseFuture, ServiceFactory, StatusCode};
 use apus_layers::{Cors, RequestIds, SecurityHeaders};
 use apus_sites::{
-    ErrorPage, FieldChange, ForceHttps, Location, LocationSettings, ReturnHandler, RewriteFlag,
-    RewriteRule, Site,
+    ErrorPage, FieldChange, ForceHttps, Hsts, Location, LocationSettings, ReturnHandler,
+    RewriteFlag, RewriteRule, Site,
 };
 use apus_testkit::{RequestBuilder, ask, echo, get};
 
@@ -148,6 +149,53 @@ fn a_redirect_to_https_has_the_fields_of_the_site() {
     assert_eq!(reply.status, 301);
     assert_eq!(reply.field("x-id"), reply.field("x-request-id"));
     assert_eq!(reply.field("x-client"), Some("192.0.2.7"));
+}
+
+#[test]
+fn hsts_is_in_every_response_over_tls_and_in_none_over_clear_text() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("files")).unwrap();
+    std::fs::write(folder.path().join("files/a.txt"), "a").unwrap();
+    let own = FieldChange::set("strict-transport-security", "max-age=1").unwrap();
+    let with_files = site(|settings| settings)
+        .hsts(Hsts::default())
+        .location(Location::files(
+            "/files/".parse().unwrap(),
+            Files::new(folder.path()),
+        ))
+        .location(location("/own/").settings(LocationSettings::new().response_field(own)))
+        .location(location("/rejected/").settings(LocationSettings::new().layer(Reject)));
+    let redirecting = with_files.clone().force_https(ForceHttps::default());
+    for (site, redirects) in [(with_files, false), (redirecting, true)] {
+        let service = site.service();
+        for (path, status) in [
+            ("/app/", 200),
+            ("/files/a.txt", 200),
+            ("/files/a.txt", 200),
+            ("/files/none", 404),
+            ("/own/", 200),
+            ("/rejected/", 403),
+            ("/site-redirect", 302),
+            ("/app/own-redirect", 302),
+            ("/slash", 301),
+            ("/none", 404),
+            ("/internal/x", 404),
+            ("/app/%00", 400),
+            ("/return", 410),
+            ("/loop/", 500),
+        ] {
+            let name = "strict-transport-security";
+            let reply = sent(get(path)).tls(&["a.example"]).of(&service);
+            assert_eq!(reply.status, status, "{path}");
+            let values: Vec<_> = reply.headers.get_all(name).collect();
+            assert_eq!(values, [b"max-age=31536000"], "{path} {redirects}");
+            let reply = sent(get(path)).of(&service);
+            assert_eq!(reply.status, if redirects { 301 } else { status }, "{path}");
+            // A field that the settings name is theirs.
+            let value = reply.field(name);
+            assert_eq!(value.is_some(), path == "/own/" && !redirects, "{path}");
+        }
+    }
 }
 
 #[test]
