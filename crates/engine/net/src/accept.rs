@@ -177,6 +177,7 @@ pub(crate) async fn accept(
     let mut quiet_until = 0;
     loop {
         let accepted = tokio::select! {
+            // The end of the listener goes first: a full queue would otherwise keep it open.
             biased;
             () = finish.notified() => break,
             accepted = socket.accept() => accepted,
@@ -191,9 +192,13 @@ pub(crate) async fn accept(
                     tokio::task::yield_now().await;
                 }
             }
+            // accept(2) reports errors of the new connection as its own: to rest after them would let a client that
+            // resets its connections hold up all others.
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 worker.counters.accept_failures.add(1);
+                // EMFILE and ENFILE leave the connection in the queue, and the socket readable: without the rest
+                // below, the loop would spin.
                 let closed = worker.make_room(1, worker.clock.ticks());
                 if worker.clock.ticks() >= quiet_until {
                     quiet_until = worker.clock.deadline(QUIET);
@@ -288,6 +293,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::Interrupted
+            // A rule of a firewall reports EPERM for the connection that it has refused (accept(2)).
             | io::ErrorKind::PermissionDenied
             | io::ErrorKind::TimedOut
             | io::ErrorKind::HostUnreachable

@@ -92,6 +92,7 @@ impl SystemAccount {
     /// allocated.
     pub(crate) fn assume_with(&self, groups: &[Gid]) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        // Groups first, and the user last: without root, neither could be set any more.
         set_thread_groups(groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
@@ -107,6 +108,7 @@ impl SystemAccount {
                 },
             )?;
         }
+        // A program with the set-user-ID bit, which a child such as a CGI script might run, then gains nothing.
         set_no_new_privs(true)?;
         Ok(())
     }
@@ -160,6 +162,7 @@ fn map_has(map: &str, id: u32) -> bool {
 
 /// The id of a user or group; system calls use the largest number for no id.
 fn number(text: &str) -> Option<u32> {
+    // -1 means "leave it as it is" for setresuid(2): the process would stay root.
     text.parse().ok().filter(|number| *number != u32::MAX)
 }
 

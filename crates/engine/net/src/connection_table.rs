@@ -125,6 +125,8 @@ impl SlotState {
 
     fn set_deadline(&self, tick: u32) {
         self.deadline.set(tick);
+        // A later deadline leaves the earliest as it is, although it may be of this connection: to find the next one
+        // would need a search, which the sweep does for all of them.
         if tick < self.shared.earliest.get() {
             self.shared.earliest.set(tick);
         }
@@ -165,6 +167,8 @@ impl SlotState {
 
     /// Lets the wait for a further request end when it has taken this time; returns whether it goes on until then.
     pub(crate) fn end_kept_after(&self, clock: &WorkerClock, within: Duration) -> bool {
+        // From the beginning of the wait, not from now: a client whose connection is idle for minutes has no request
+        // on its way.
         let end = deadline_of(self.idle_since.get(), within);
         self.set_deadline(end);
         end > clock.ticks()
@@ -402,8 +406,11 @@ impl ConnectionTable {
             .filter(|slot| slot.idle_since.get() <= until && !slot.expired.get())
             .collect();
         let least = usize::try_from(least).unwrap_or(usize::MAX);
+        // One in sixty-four at once: to search all connections for each one that is accepted would make a flood of
+        // connections quadratic.
         let wanted = (self.open.get() / 64).max(least).min(idle.len());
         if let Some(last) = wanted.checked_sub(1) {
+            // A selection and no sort: the order among those that go has no meaning.
             idle.select_nth_unstable_by_key(last, |slot| slot.eviction_order(now));
         }
         for slot in idle.iter().take(wanted) {
@@ -449,6 +456,7 @@ impl Drop for ConnectionSlot {
 fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
+        // A host of IPv6 usually has a whole /64, so that a limit for single addresses is none (RFC 6177, RFC 7421).
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
@@ -467,6 +475,8 @@ impl ConnectionCount {
     /// Counts a connection unless there are `most` already (0: any number).
     pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<ConnectionPermit> {
         let entered = ConnectionPermit(Arc::clone(self));
+        // The only count that workers share, once for each connection and not for each request. Relaxed: nothing else
+        // is ordered by it.
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (before < most || most == 0).then_some(entered)
     }

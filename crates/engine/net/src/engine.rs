@@ -32,6 +32,7 @@ struct EngineShared {
     all: Arc<ConnectionCount>,
     ended: watch::Sender<usize>,
     /// The threads of the workers.
+    // Taken by the control thread, and by a worker that starts or dies; never on the path of a request.
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// The cores that this process may use.
     cores: CpuSet,
@@ -108,6 +109,7 @@ impl Engine {
         plan: EnginePlan,
         binder: Option<Arc<dyn Binder>>,
     ) -> Result<Self, EngineStartError> {
+        // All addresses before any thread: what cannot be bound is reported while nothing runs yet.
         let bound = bind(&plan, &[], binder.as_deref(), PortSharing::Workers)?;
         let (ended, receiver) = watch::channel(0);
         let http3 = Http3Sockets::new(&plan).map_err(EngineStartError::worker)?;
@@ -134,6 +136,7 @@ impl Engine {
             .filter(|core| engine.shared.cores.is_set(*core))
             .collect();
         for index in 0..state.plan.workers.get() {
+            // Of the cores that the process may use, as in a container: numbers from zero on may not be there.
             let core = cores.get(index % cores.len().max(1)).copied();
             let counters = Arc::new(WorkerCounters::default());
             let restarts = Arc::default();
@@ -178,8 +181,12 @@ impl Engine {
         let mut state = self.shared.lock();
         let mut plan = plan;
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
+            // Another number would need sockets that share the port anew, and the kernel chooses among those of a port
+            // by a hash: connections in the queue of a socket that goes would be lost.
             plan.workers = workers;
         }
+        // Everything that can fail comes before the workers learn of the plan, so that a reload is in force everywhere
+        // or nowhere.
         let bound = bind(
             &plan,
             &state.bound,
@@ -218,6 +225,8 @@ impl Engine {
         let _ = ended.wait_for(|ended| *ended >= workers).await;
         // The threads of the workers may still hold the state for a moment; nothing serves any more.
         let mut state = self.shared.lock();
+        // The plan holds the services, and with them files, processes and connections to origins: a caller that stops
+        // a server expects them to be gone, even though it still has the engine.
         let plan = EnginePlan {
             listeners: Vec::new(),
             ..EnginePlan::clone(&state.plan)
@@ -230,6 +239,8 @@ impl Engine {
     pub fn join(&self) {
         loop {
             // A worker that dies may start another one meanwhile.
+            // The lock is not held while a thread is joined: a worker that dies needs it to register the one in its
+            // place.
             let last = self.shared.lock_threads().pop();
             let Some(thread) = last else { return };
             let _ = thread.join();
@@ -427,6 +438,8 @@ fn spawn(
         .name(format!("apus-worker-{index}"))
         .spawn(move || {
             if let Some(core) = core {
+                // The kernel moves an unpinned thread between cores, and its caches stay behind. Before the runtime is
+                // built, so that its memory is of the node of the core.
                 pin(core);
             }
             // The first random number of a process takes tens of milliseconds, in which entropy is gathered.
@@ -447,6 +460,8 @@ fn spawn(
             let ended = match runtime {
                 Ok(runtime) => {
                     let run = std::panic::AssertUnwindSafe(|| runtime.block_on(run::run(setup)));
+                    // A panic outside of a handler, each of which is caught by itself, ends the connections of one
+                    // worker and not the process.
                     let ended = std::panic::catch_unwind(run).unwrap_or(WorkerEnd::Failed);
                     runtime.shutdown_background();
                     ended
@@ -483,6 +498,8 @@ fn replace(shared: &Arc<EngineShared>, index: usize) {
         shared.ended.send_modify(|ended| *ended += 1);
         return;
     }
+    // The sockets are those of the worker that died: they were never closed, so the clients in their queues are served
+    // by the new one.
     let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
     let quic = state
         .http3

@@ -40,6 +40,8 @@ pub(crate) async fn linger(
         .wait(|cx| {
             if !shut {
                 ready!(transport.poll_shutdown(cx))?;
+                // The end of our side first: a client that waits for it before it stops sending would otherwise be
+                // read until the time is over.
                 shut = true;
             }
             loop {

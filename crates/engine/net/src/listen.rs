@@ -54,6 +54,7 @@ pub(crate) fn bind_with(
     address: &ListenAddress,
 ) -> io::Result<()> {
     match (bind_listener(socket.as_fd(), address), binder) {
+        // Tried without the helper first: most ports need no root, and a server that was never root has no helper.
         (Err(error), Some(binder)) if error.kind() == io::ErrorKind::PermissionDenied => {
             binder.bind(socket.as_fd(), address)
         }
@@ -133,6 +134,9 @@ impl BoundAddress {
                 }
                 for _ in 0..workers {
                     let socket = tcp_socket(*wanted, *ipv6_only)?;
+                    // A socket for each worker, among which the kernel spreads connections: with one for all, every
+                    // worker wakes for each connection (the thundering herd), or some of them get most of the
+                    // connections.
                     socket.set_reuse_port(true)?;
                     bind_with(binder, &socket, &bound.local)?;
                     socket.listen(BACKLOG)?;
@@ -241,8 +245,10 @@ fn tcp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
+        // Said in any case: the default is a setting of the system (net.ipv6.bindv6only).
         socket.set_only_v6(ipv6_only)?;
     }
+    // A restarted server finds connections in TIME-WAIT at its port, which would refuse it for a minute.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -261,6 +267,8 @@ fn unix_listener(address: &ListenAddress, binder: Option<&dyn Binder>) -> io::Re
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
+            // A file that nobody listens on is left by a server that was killed. Only a connection can tell: the file
+            // looks the same.
             match UnixStream::connect(path) {
                 Ok(client) => Err(socket_in_use(&client)),
                 // Its owner is unknown.
@@ -268,6 +276,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
                 Err(_) => fs::remove_file(path),
             }
         }
+        // A wrong path in the configuration must not remove a file of the operator.
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "there is a file of this name that is not a socket",
@@ -297,6 +306,7 @@ static INHERITED: LazyLock<Mutex<HashMap<String, OwnedFd>>> = LazyLock::new(|| {
             .ok()
             .and_then(|value| value.parse::<i32>().ok())
     };
+    // The variables are inherited by children, which do not have the sockets: the number says whose they are.
     if number("LISTEN_PID").and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id()) {
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');

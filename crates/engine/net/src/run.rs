@@ -180,6 +180,7 @@ fn take_over(
         };
         fresh.push((listener, ListenerParts::of(listener), socket, quic));
     }
+    // From here on nothing fails: a worker that has half of a plan would serve a site by the rules of another one.
     worker.take_over(plan);
     let mut gone = std::mem::take(accepting);
     for (listener, parts, socket, quic) in fresh {
@@ -214,6 +215,7 @@ fn take_over(
         if let Some(endpoint) = &entry.http3 {
             endpoint.stop();
         }
+        // `notify_one` keeps the notice for a task that is not waiting yet, which `notify_waiters` does not.
         entry.finish.notify_one();
         entry.task
     });
@@ -234,6 +236,8 @@ async fn stop(
     }
     let mut endpoints = Vec::new();
     for entry in accepting.into_values() {
+        // The queues are emptied before the worker counts as stopping: their clients have connected, and get one
+        // response.
         let _ = entry.task.await;
         endpoints.extend(entry.http3);
     }

@@ -125,6 +125,7 @@ impl Worker {
     /// An identifier that no other connection of this process has.
     pub(crate) fn next_id(&self) -> u64 {
         self.entered.set(self.entered.get() + 1);
+        // Without a shared counter: 2^48 connections of one worker take longer than any machine lives.
         (self.index << 48) | self.entered.get()
     }
 }

@@ -21,6 +21,8 @@ use super::write::BodySendError;
 use super::{Http1Connection, Http1End, ProtocolSwitch};
 
 /// Pipelined bytes that are read while a handler works, to notice a client that closes.
+// A client that is gone shows only behind what it has sent; more than this is not held for a client that floods
+// requests.
 const READ_AHEAD: usize = 16 * 1024;
 
 impl Http1Connection<'_> {
@@ -64,6 +66,7 @@ impl Http1Connection<'_> {
                 (Some(request_body), body)
             }
         };
+        // A handler that panics costs its client a 500, and the other connections of the worker nothing.
         let returned = catch_unwind(AssertUnwindSafe(|| {
             let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
             request.set_interim(self.interims.sender(self.requests));
@@ -95,6 +98,7 @@ impl Http1Connection<'_> {
                 take_yield();
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                     Ok(Poll::Ready(response)) => return Poll::Ready(Ok(response)),
+                    // A future that gave way on purpose wants to be polled after other tasks, and not in this loop.
                     Ok(Poll::Pending) if take_yield() => return Poll::Pending,
                     Ok(Poll::Pending) => {}
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
@@ -261,6 +265,8 @@ impl Http1Connection<'_> {
         }
         if !self.codec.keeps_alive() {
             self.flush().await?;
+            // A client that cannot be sending anything gets an orderly close. To linger for each would keep a
+            // descriptor for seconds.
             let whole =
                 self.codec.request_body_done() && self.input.is_empty() && !self.closes_first;
             return Ok(Some(if whole {

@@ -134,6 +134,8 @@ impl<'a> Http1Connection<'a> {
         match end {
             Ok(Http1End::Close) => {
                 self.slot.set_busy(&self.worker.clock, LINGER_IDLE);
+                // Without `close_notify`, a client cannot tell the end of a response without a length from a
+                // connection that was cut off.
                 let ended = self.slot.wait(|cx| self.transport.poll_close_notify(cx));
                 let _ = ended.await;
             }
@@ -210,12 +212,16 @@ impl<'a> Http1Connection<'a> {
             if let Http1ServerEvent::Request(head) = event {
                 return Ok(Some(head));
             }
+            // Written when nothing more can be read at once, and not after each response: pipelined requests get their
+            // responses in one write.
             if !self.out.is_empty() {
                 self.flush().await?;
             }
             self.release_buffers();
             let idle = self.codec.is_idle() && self.input.is_empty();
             if !idle {
+                // Once for a head: a client that sends a byte from time to time would otherwise renew its time with
+                // each (Slowloris).
                 if !timed {
                     self.slot
                         .set_reading_head(&self.worker.clock, self.limits.head_timeout);
@@ -237,6 +243,8 @@ impl<'a> Http1Connection<'a> {
                 }
                 Err(error) => {
                     return match error.kind() {
+                        // An idle connection ends without a 408: the client may send a request in this moment, and
+                        // take it for the response.
                         io::ErrorKind::TimedOut | io::ErrorKind::ConnectionAborted if idle => {
                             Ok(None)
                         }
@@ -274,6 +282,7 @@ impl<'a> Http1Connection<'a> {
     /// Reads the available input; 0 at the end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffers = &self.worker.buffers;
+        // A buffer of the worker, not of the connection: ten thousand idle connections hold none.
         let mut buffer = buffers.take();
         match self.transport.poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(read)) if read > 0 => {

@@ -29,6 +29,8 @@ impl Http1Connection<'_> {
         cx: &mut Context<'_>,
         request_body: &mut Http1RequestBody,
     ) -> io::Result<Poll<()>> {
+        // Only when the handler reads: a client that gets its 413 without 100 need not send the body (RFC 9110 section
+        // 10.1.1).
         if std::mem::take(&mut request_body.expects_continue) {
             self.codec.send_continue(&mut self.out);
         }
@@ -102,6 +104,8 @@ impl Http1Connection<'_> {
     fn is_too_slow(&self, request_body: &Http1RequestBody) -> bool {
         let waited = TICK.saturating_mul(request_body.waited);
         waited > self.limits.body_timeout
+            // Only the time counts in which the server waited: a handler that reads slowly must not make its client
+            // look slow.
             && request_body.received / waited.as_secs().max(1) < self.limits.body_rate
     }
 

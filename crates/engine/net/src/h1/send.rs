@@ -88,6 +88,7 @@ impl Http1Connection<'_> {
                     return Err(BodySendError::Source { sent });
                 }
             };
+            // Nothing beyond the announced length is sent: the client would read it as the next response.
             if length.is_some_and(|length| sent + len > length) {
                 tracing::error!("the body of a response is longer than its head says");
                 return Err(BodySendError::Source { sent });
@@ -116,6 +117,8 @@ impl Http1Connection<'_> {
             }
             sent += len;
         }
+        // The connection has to end: a client would wait for the rest for ever, or a cache would store a part as the
+        // whole.
         if length.is_some_and(|length| sent < length) {
             tracing::error!("the body of a response is shorter than its head says");
             return Err(BodySendError::Source { sent });
@@ -151,6 +154,7 @@ impl Http1Connection<'_> {
                         return Poll::Ready(Ok(Some(Err(error))));
                     }
                 }
+                // A source that makes the client wait, as one of events does, must not hold back what was sent before.
                 if !flushed {
                     ready!(self.poll_flush_out(cx))?;
                     flushed = true;

@@ -17,9 +17,12 @@ use rustix::io::Errno;
 use super::Http1Connection;
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
+// So that several pipelined responses become one piece of one write.
 pub(super) const MAX_COPY: usize = 4 * 1024;
 
 /// How much of a file is sent before other connections are polled.
+// sendfile(2) goes on for as long as the socket takes bytes: over the loopback interface one download would hold the
+// worker.
 const FILE_TURN: u64 = 1024 * 1024;
 
 type Observer = Box<dyn FnOnce(&Completion)>;
@@ -208,9 +211,13 @@ impl Http1Connection<'_> {
         self.slot.register(cx);
         let now = TICK.saturating_mul(self.worker.clock.ticks());
         let (sent, transport) = (self.sent, &self.transport);
+        // What the kernel has taken is not what the client has taken: its buffers hold megabytes, and a client that
+        // reads nothing would look as if it made progress.
         let taken = || sent.saturating_sub(transport.undelivered());
         self.send_rate.block(now, taken);
         if self.slot.is_expired() {
+            // The deadline of the slot may be one from before, or that of the sweep's granularity: only the one of
+            // this write counts.
             let is_due = self.send_deadline().is_some_and(|deadline| deadline <= now);
             let is_enough = !is_due || {
                 let taken = taken();
@@ -306,6 +313,7 @@ impl Http1Connection<'_> {
     ) -> Result<u64, FileSendError> {
         let left = left.min(FILE_TURN);
         // `sendfile` would block every connection of this worker while it reads from the disk.
+        // The last byte is examined: read-ahead fills the cache in order, so the others are mostly there when it is.
         if !is_cached(range, offset + left - 1) {
             read_cold(range, offset, left)
                 .await
@@ -321,6 +329,7 @@ impl Http1Connection<'_> {
         })
         .await
         .map_err(|error| match Errno::from_io_error(&error) {
+            // sendfile(2) has one error for both its descriptors: these are of the file, all others of the socket.
             Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => FileSendError::File(error),
             _ => FileSendError::Client(error),
         })?;
@@ -388,6 +397,8 @@ impl Http1Connection<'_> {
         }
         let duration = self.arrived.elapsed();
         for mut pending in self.completions.drain(..) {
+            // A response that was encoded whole but did not leave was not received: the access log must not say 200
+            // with all bytes.
             if !left && pending.completion.outcome == ResponseOutcome::Complete {
                 pending.completion.outcome = ResponseOutcome::ClientGone;
             }

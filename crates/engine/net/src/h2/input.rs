@@ -11,6 +11,8 @@ use super::{Http2Connection, Http2End, MAX_OUT};
 use crate::streams::StreamRequest;
 
 /// The most bytes that are read before they are handled.
+// Not the whole socket at once: the requests in it would be served before any response of those before them is
+// written.
 const MAX_READ: usize = 16 * 1024;
 
 impl Http2Connection<'_> {

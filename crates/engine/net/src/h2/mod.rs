@@ -130,6 +130,8 @@ impl<'a> Http2Connection<'a> {
             input,
             alt_svc,
         } = handoff;
+        // What stands in the socket cannot be overtaken: the priorities of responses have an effect for what is behind
+        // it only.
         transport.limit_unsent(MAX_UNSENT);
         worker.counters.h2_connections.add(1);
         let limits = worker.limits();
@@ -212,6 +214,8 @@ impl<'a> Http2Connection<'a> {
             let mut progress = self.poll_input(cx)?;
             progress |= self.streams.poll_streams();
             progress |= self.streams.send_interims();
+            // Only when all frames were seen: the end of a body that is still in the input makes a reset of its stream
+            // needless.
             if !self.unhandled {
                 self.streams.abandon_unfinished();
             }
@@ -224,6 +228,8 @@ impl<'a> Http2Connection<'a> {
                 self.set_deadline();
                 return Poll::Pending;
             }
+            // A client with many streams that are always ready would otherwise keep the worker from its other
+            // connections.
             if self.streams.budget.is_spent() {
                 self.set_deadline();
                 yield_to_events(cx);

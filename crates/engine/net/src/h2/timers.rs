@@ -145,6 +145,7 @@ impl Http2Connection<'_> {
         if !open || interval.is_zero() || self.half_closed.is_some() {
             return NEVER;
         }
+        // Anything that was read counts as a sign of life: a client that uploads may acknowledge late.
         let since = if self.streams.protocol.codec.awaits_ping_ack() {
             self.timers.read_at.max(self.timers.pinged_at)
         } else {

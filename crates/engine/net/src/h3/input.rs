@@ -131,6 +131,7 @@ impl Http3Connection<'_> {
     /// effects wait for the handshake: their clients repeat them (RFC 8470 section 5.2).
     fn handle_request(&mut self, mut request: H3RequestHead) {
         if self.streams.protocol.transport.quic.is_early() {
+            // RFC 8470 section 4: only what may be repeated without harm.
             let is_safe = matches!(
                 request.head.method,
                 Method::GET | Method::HEAD | Method::OPTIONS

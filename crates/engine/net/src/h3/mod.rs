@@ -48,6 +48,8 @@ const DECODER_TABLE_BYTES: usize = 4096;
 const ENCODER_TABLE_BYTES: usize = 2048;
 
 /// The most streams of a client that wait for inserts into that table.
+// Each blocked stream holds its encoded section until the insert comes. Clients use few: losing one insert blocks all
+// that refer to it.
 const BLOCKED_STREAMS: usize = 16;
 
 /// A connection that speaks HTTP/3.

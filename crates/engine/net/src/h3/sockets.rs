@@ -43,6 +43,8 @@ impl Http3Sockets {
     pub(crate) fn new(plan: &EnginePlan) -> io::Result<Self> {
         let keys = match &plan.http3_secret {
             Some(secret) => QuicKeys::from_secret(secret.bytes()),
+            // Keys of the process alone: after a restart, clients of the old one cannot be reset and wait for their
+            // timeouts.
             None => QuicKeys::generate(),
         };
         let keys = keys.map_err(io::Error::other)?;
@@ -135,6 +137,8 @@ impl Http3Sockets {
                 check_udp_is_free(local, binder)?;
             }
             // In the order in which the kernel numbers them.
+            // A socket for each worker, to which the kernel steers the packets of its connections: passed from one
+            // worker to another, each packet would cost a wake-up and a copy.
             let socket = |_| {
                 let socket = udp_socket(*address, *ipv6_only)?;
                 socket.set_reuse_port(true)?;
@@ -146,6 +150,7 @@ impl Http3Sockets {
         match open() {
             Ok(sockets) => Some(sockets),
             Err(error) => {
+                // No error of the start: without HTTP/3 clients come over TCP, and the site is served.
                 tracing::warn!(%address, %error, "cannot listen on the UDP port: there is no HTTP/3");
                 None
             }

@@ -13,6 +13,8 @@ use crate::linger::LINGER_AT_END;
 use crate::streams::IdlePeriod;
 
 /// Ticks after the first GOAWAY, in which requests that were sent before it arrive.
+// Half a second: unlike HTTP/2, there is no frame whose acknowledgement says that the client has read the first
+// GOAWAY.
 const GOAWAY_AFTER: u32 = 2;
 
 /// Times as ticks of the worker's clock; [`NEVER`] if the limit does not apply.
@@ -121,6 +123,7 @@ impl Http3Connection<'_> {
 
     /// When the client is asked for a sign of life: QUIC ends connections without packets, also while a service works.
     fn ping_deadline(&self, open: bool) -> u32 {
+        // Half of it, so that one lost PING does not end the connection of a client that waits for a slow service.
         let interval = self.max_idle_timeout / 2;
         if !open || interval.is_zero() {
             NEVER

@@ -24,6 +24,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         if self.examine_at > now {
             return;
         }
+        // All streams at once, and rarely: a timer for each would be set and dropped with each request.
         let keys: Vec<P::Key> = self.streams.keys().collect();
         let mut next = deadline_from(now, shortest(&self.limits)).min(self.examine_abandoned(now));
         for key in keys {

@@ -3,6 +3,7 @@
 use crate::connection_table::{ConnectionWait, NEVER};
 
 /// Ticks without an open stream after which the tables of streams are released.
+// About a second: a browser that asks for the next resource of the page does not meet tables that have to grow again.
 const SHRINK_AFTER: u32 = 4;
 
 /// Since when a connection has no open stream.

@@ -36,6 +36,8 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             Method::CONNECT => StreamKind::Connect,
             _ => StreamKind::Regular,
         };
+        // A tunnel lives for hours, and each has two sides: without a limit of its own, one connection would hold as
+        // many as it may have streams.
         if kind != StreamKind::Regular && self.streams.tunnels() >= self.limits.h2_max_tunnels {
             return self.refuse(
                 key,

@@ -54,7 +54,10 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
     /// Sends the part of a file that is in memory, or has it read from its disk while other streams are sent.
     fn send_file(&mut self, key: P::Key, range: FileRange, most: usize) {
         let most = usize::try_from(range.len).unwrap_or(usize::MAX).min(most);
+        // The file is read into the output itself: between them would be one more copy of each byte.
         let room = self.protocol.room(most);
+        // What is not in the page cache is read on another thread: a disk that takes 10 ms would hold up all
+        // connections of the worker.
         match read_cached(&range, room, range.offset) {
             None => {
                 if let Some(stream) = self.streams.get(key) {

@@ -74,6 +74,7 @@ pub(crate) async fn accept(
             let on_demand = if is_challenge(&hello) {
                 OnDemandLookup::NotCovered
             } else {
+                // Over TCP the client has completed a handshake, so its address is not forged.
                 let client = peer
                     .ip()
                     .map_or(HandshakeClient::Local, HandshakeClient::Proven);
@@ -198,6 +199,8 @@ async fn read_hello(
             }
         }
         // A later part of a ClientHello may start with any byte.
+        // A TLS record begins with its type, 22. A browser that was sent to the wrong port shows the text instead of
+        // an error of TLS.
         if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
             return Err(HandshakeRefusal::new("HTTP without TLS", CLEAR_TEXT));
         }

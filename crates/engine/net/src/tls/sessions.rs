@@ -25,6 +25,8 @@ pub(super) struct TlsSessions {
 }
 
 /// By the identity of a site. A new plan finds those of the last one here.
+// A reload must not make all clients do full handshakes at once, so sessions are found again by what the site is, and
+// not by its place in the plan. Weak: sites that are gone leave nothing.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsSessions>>>> = LazyLock::new(Mutex::default);
 
 impl TlsSessions {

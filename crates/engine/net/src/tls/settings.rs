@@ -69,6 +69,8 @@ impl TlsSite {
             hash.update(&(bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
+        // With lengths before all parts: two sites must not have the same hash because the end of one name is the
+        // beginning of the next.
         for name in &self.names {
             field(name.as_bytes());
         }
@@ -348,6 +350,8 @@ impl TlsSettings {
             .ok()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::unwrap_or_clone(key))));
+        // This protocol alone (RFC 8737 section 3): a client that offers others as well never gets a request served
+        // with the certificate.
         config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
         Some(Arc::new(config))
     }
@@ -509,6 +513,7 @@ impl CertificateResolver {
             .iter()
             .map(|certificate| Arc::clone(certificate.key()))
             .collect();
+        // An ECDSA signature takes a fraction of the time of an RSA one at the server, and its chain fewer bytes.
         keys.sort_by_key(|key| key.key.algorithm() == SignatureAlgorithm::RSA);
         Self(keys)
     }

@@ -11,6 +11,7 @@ use aws_lc_rs::hmac;
 use rustls::server::ProducesTickets;
 
 /// How long a ticket can be used.
+// RFC 8446 allows seven days. Whoever gets a secret can read the tickets, and with TLS 1.2 the sessions, of this time.
 const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 const ID_LENGTH: usize = 16;
 /// The longest ticket that is looked at. It may hold the certificate chain of the client.
@@ -120,6 +121,8 @@ impl ProducesTickets for SiteTickets {
         let now = SystemTime::now();
         let secrets = self.secrets.all();
         let active = secrets.iter().filter(|secret| secret.active_from <= now);
+        // The newest that is active: the machines that share the secrets all have it by then, and decrypt each other's
+        // tickets.
         let secret = active.max_by_key(|secret| secret.active_from)?;
         let mut nonce = [0; NONCE_LEN];
         aws_lc_rs::rand::fill(&mut nonce).ok()?;

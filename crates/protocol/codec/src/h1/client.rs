@@ -239,7 +239,7 @@ impl ClientConnection {
         match self.reading {
             ReadState::Nothing => Ok(Http1ClientEvent::Incomplete),
             // Whether this is the end of the response or a broken connection cannot be told here; with TLS,
-            // close_notify tells it (RFC 9112 section 9.8).
+            // `close_notify` tells it (RFC 9112 section 9.8).
             ReadState::Body(BodyReader::UntilClose) => {
                 self.response_ended();
                 Ok(Http1ClientEvent::End(None))

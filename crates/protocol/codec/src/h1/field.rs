@@ -131,6 +131,8 @@ pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), Http1Error> {
         // gzip before chunked is valid HTTP, and a 501 says that this server does not have it (RFC 9112 section 6.1).
         return Err(Http1Error::TransferCoding);
     }
+    // Anything else, as `chunked, identity` or `xchunked`, is read in different ways by different servers, which is how
+    // requests are smuggled. It is refused, and not repaired.
     Err(Http1Error::TransferEncoding)
 }
 
@@ -285,8 +287,6 @@ mod tests {
         ] {
             assert_eq!(
                 transfer_encoding(value),
-                // Anything else, as `chunked, identity` or `xchunked`, is read in different ways by different servers,
-                // which is how requests are smuggled. It is refused, and not repaired.
                 Err(Http1Error::TransferEncoding),
                 "{value:?}"
             );
