@@ -4,34 +4,27 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::policy::{
-    CachingContext, HeadUpdate, OriginResponse, PresentedRequest, RequestKey, ReuseDecision,
-    VaryFields, decide_reuse, keys_to_invalidate, must_not_forward, update_by_head,
-};
-use crate::store::{CacheLookup, Object, StoreKey, WaitOutcome, WorkerCache};
-use apus_http::fields::{ForwardReason, Handling};
+use crate::policy::{CachingContext, RequestKey, ReuseDecision, decide_reuse, keys_to_invalidate};
+use crate::store::{CacheLookup, WorkerCache};
+use apus_http::fields::ForwardReason;
 use apus_http::{
     Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
 };
-use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::clock::now;
 use super::exchange::RequestSnapshot;
-use super::fetch::{FetchContext, metadata};
+use super::fetch::FetchContext;
 use super::location::CachedLocation;
-use super::prepared_response::{PreparedResponse, SendContext};
+use super::lookup::{LocationCache, StoreRequest};
+use super::prepared_response::PreparedResponse;
 use super::purge::{self, PurgeRequest};
-use super::ranges::{GapFetcher, GapResult, InitialRange};
 use super::settings::CacheSettings;
 use apus_compress::Compression;
 
 /// The bounds of the cache that a worker has for a location.
 const WORKER_CACHE_ENTRIES: usize = 10_000;
 const WORKER_CACHE_BYTES: u64 = 32 << 20;
-
-/// How often a request looks up the store again after waiting for another one.
-const MAX_LOOKUPS: usize = 8;
 
 /// A service factory that puts a cache in front of the services of another one.
 #[derive(Clone, Debug)]
@@ -91,28 +84,12 @@ impl<F: ServiceFactory> ServiceFactory for CachedService<F> {
 
 struct LocationCacheService(Rc<LocationCache>);
 
-/// The cache of one location on one worker.
-struct LocationCache {
-    location: Rc<CachedLocation>,
-    worker_cache: WorkerCache<PreparedResponse>,
-}
-
 impl Service for LocationCacheService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         let cached = &self.0;
         let location = &cached.location;
-        // Paths with the same normal form have one key and one purge target.
-        let Ok(path) = request.forwarded_path() else {
+        if use_normal_path(&mut request).is_none() {
             return Response::new(StatusCode::BAD_REQUEST).into();
-        };
-        if path != request.path() {
-            let target = match request.query() {
-                Some(query) => format!("{path}?{query}"),
-                None => path.to_owned(),
-            };
-            if request.set_path_and_query(&target).is_err() {
-                return Response::new(StatusCode::BAD_REQUEST).into();
-            }
         }
         match *request.method() {
             Method::GET | Method::HEAD => {}
@@ -154,255 +131,38 @@ impl Service for LocationCacheService {
                 _ => {}
             }
         }
-        let cached = Rc::clone(cached);
-        ResponseFuture::later(
-            async move { cached.respond_from_store(request, key, conditions).await },
-        )
+        let lookup = StoreRequest {
+            cached: Rc::clone(cached),
+            request,
+            key,
+            conditions,
+        };
+        ResponseFuture::later(lookup.respond())
     }
 }
 
-impl LocationCache {
-    /// Responds from the store, or fetches the response into it.
-    async fn respond_from_store(
-        self: Rc<Self>,
-        request: Request,
-        key: RequestKey,
-        conditions: CachingContext,
-    ) -> Response {
-        let location = &self.location;
-        let rules = &location.settings.rules;
-        let store_key = location.store_key(&key);
-        let until = Instant::now() + location.settings.lock_timeout;
-        let is_head = *request.method() == Method::HEAD;
-        // The stored response that has to be validated first.
-        let mut stale: Option<Rc<PreparedResponse>> = None;
-        let mut reason = ForwardReason::UriMiss;
-        for _ in 0..MAX_LOOKUPS {
-            let presented = location.settings.presented(&request);
-            let is_stale = stale.is_some();
-            let found = match location.never_fetches(&presented) {
-                true if is_stale => None,
-                true => location
-                    .find_stored(&store_key, &presented)
-                    .await
-                    .map(CacheLookup::Hit),
-                false => Some(location.find(&store_key, &presented, is_stale)),
-            };
-            let (object, is_joined) = match found {
-                Some(CacheLookup::Hit(object)) => (object, false),
-                Some(CacheLookup::Filling(object)) => (object, true),
-                Some(CacheLookup::Wait(wait)) => {
-                    match tokio::time::timeout_at(until, wait.outcome()).await {
-                        Ok(WaitOutcome::Again) => continue,
-                        Ok(WaitOutcome::Pass) | Err(_) => break,
-                    }
-                }
-                Some(CacheLookup::Lead(ticket)) => {
-                    let snapshot = Rc::new(location.snapshot(&request));
-                    let context = FetchContext {
-                        ticket,
-                        stale,
-                        reason,
-                        conditions,
-                    };
-                    return location.fetch(snapshot, request, context).await;
-                }
-                Some(CacheLookup::Pass) | None => {
-                    if must_not_forward(&presented) {
-                        return Response::new(StatusCode::GATEWAY_TIMEOUT);
-                    }
-                    break;
-                }
-            };
-            // This reader keeps the bytes that the request is to be sent. An object that cannot be
-            // stored and has dropped its first bytes cannot be joined.
-            let reader = (is_joined && !is_head).then(|| object.read(None));
-            if reader.is_some() && !object.is_joinable() {
-                continue;
-            }
-            let now = now();
-            let epoch = object.epoch();
-            let Some(prepared) = PreparedResponse::of(&object, now, location.compression) else {
-                location.drop_object(&object);
-                continue;
-            };
-            let gap_fetcher = if object.is_resumable() && !object.is_complete() && !is_head {
-                GapFetcher::of(
-                    location,
-                    &Rc::new(location.snapshot(&request)),
-                    &prepared.stored,
-                    &object,
-                )
-            } else {
-                None
-            };
-            let prepared = Rc::new(prepared.with_gap_fetcher(gap_fetcher));
-            if !object.is_complete() && !is_joined && !is_head && prepared.gap_fetcher.is_none() {
-                // The missing ranges can no longer be fetched.
-                location.drop_object(&object);
-                continue;
-            }
-            if is_joined && wants_later_range(&presented) && prepared.may_take_long() {
-                break;
-            }
-            let forwarded = |reason, collapsed| Handling::Forwarded {
-                reason,
-                status: None,
-                stored: true,
-                collapsed,
-            };
-            let mut handling = if is_joined {
-                forwarded(reason, true)
-            } else {
-                Handling::Hit
-            };
-            let decision = decide_reuse(&presented, &prepared.stored, rules, &conditions, now);
-            if matches!(
-                decision,
-                ReuseDecision::Fresh { .. } | ReuseDecision::Stale { .. }
-            ) {
-                let is_incomplete = prepared.is_missing_bytes_for(&presented);
-                if must_not_forward(&presented) && is_incomplete {
-                    return Response::new(StatusCode::GATEWAY_TIMEOUT);
-                }
-                match prepared.ensure_available(&presented).await {
-                    GapResult::Started => handling = forwarded(ForwardReason::Partial, false),
-                    GapResult::NotNeeded if is_incomplete => {
-                        handling = forwarded(ForwardReason::Partial, true)
-                    }
-                    GapResult::NotNeeded => {}
-                    GapResult::Outdated => continue,
-                    GapResult::NotStorable => break,
-                    GapResult::OriginError(response) => {
-                        return location.uncached_response(response, reason);
-                    }
-                }
-            }
-            let context = |age| SendContext {
-                handling,
-                ..location.hit_context(age, now)
-            };
-            match decision {
-                ReuseDecision::Fresh { age } => {
-                    // Bodies on disk are verified before each response.
-                    if !is_joined && object.bytes().is_some() && prepared.gap_fetcher.is_none() {
-                        self.worker_cache.insert(
-                            key.bytes(),
-                            &object,
-                            epoch,
-                            Rc::clone(&prepared),
-                            prepared.size(),
-                        );
-                    }
-                    return prepared.respond(&presented, context(age));
-                }
-                ReuseDecision::Stale { age, refresh } => {
-                    let response = prepared.respond(&presented, context(age));
-                    if refresh && !is_joined {
-                        location.refresh(&request, &key, prepared);
-                    }
-                    return response;
-                }
-                // A response that another request is just receiving is current, if it may be shared
-                // at all.
-                ReuseDecision::Validate(new_reason) if is_joined => {
-                    reason = new_reason;
-                    break;
-                }
-                ReuseDecision::Validate(new_reason) => {
-                    reason = new_reason;
-                    stale = Some(prepared);
-                }
-                ReuseDecision::Forward(new_reason) => {
-                    reason = new_reason;
-                    break;
-                }
-                ReuseDecision::GatewayTimeout => return Response::new(StatusCode::GATEWAY_TIMEOUT),
-            }
-        }
-        if is_head {
-            return location.forward_head(request, &store_key, reason).await;
-        }
-        location.forward(request, reason).wait().await
+/// Gives a request the normal form of its path: paths with the same form have one key and one purge target.
+/// `None` if there is no such form.
+fn use_normal_path(request: &mut Request) -> Option<()> {
+    let path = request.forwarded_path().ok()?;
+    if path == request.path() {
+        return Some(());
     }
+    let target = match request.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    request.set_path_and_query(&target).ok()
 }
 
 impl CachedLocation {
-    /// Forwards a HEAD request. Its response also shows whether the response stored for GET is
-    /// current (RFC 9111 section 4.3.5).
-    async fn forward_head(
-        &self,
-        request: Request,
-        key: &StoreKey,
-        reason: ForwardReason,
-    ) -> Response {
-        let snapshot = self.snapshot(&request);
-        let requested = now();
-        let response = self.forward(request, reason).wait().await;
-        let received = now();
-        let presented = snapshot.presented();
-        let Some(object) = self.find_stored(key, &presented).await else {
-            return response;
-        };
-        let origin = OriginResponse {
-            status: response.status(),
-            headers: response.headers(),
-            requested,
-            received,
-        };
-        let rules = &self.settings.rules;
-        let update = PreparedResponse::of(&object, received, self.compression)
-            .map(|prepared| update_by_head(&presented, &prepared.stored, &origin, rules));
-        match update {
-            Some(HeadUpdate::Stored(newer)) => {
-                if let CacheLookup::Lead(ticket) = self.find(key, &presented, true) {
-                    ticket.freshen(&object, metadata(&newer));
-                }
-            }
-            Some(HeadUpdate::Invalid) => self.drop_object(&object),
-            Some(HeadUpdate::Unchanged) | None => {}
-        }
-        response
-    }
-
-    /// Looks up the store, or only the pending requests if the stored response is stale.
-    fn find(
-        &self,
-        key: &StoreKey,
-        presented: &PresentedRequest<'_>,
-        is_stale: bool,
-    ) -> CacheLookup {
-        let store = &self.cache.0.store;
-        let mut secondary = |line: &[u8]| secondary(presented, line);
-        if is_stale {
-            store.lead(key, &mut secondary)
-        } else {
-            store.lookup_or_fill(key, &mut secondary)
-        }
-    }
-
-    /// The stored response for a request, in memory or on disk.
-    async fn find_stored(
-        &self,
-        key: &StoreKey,
-        presented: &PresentedRequest<'_>,
-    ) -> Option<Arc<Object>> {
-        let mut secondary = |line: &[u8]| secondary(presented, line);
-        self.cache.0.store.find(key, &mut secondary).await
-    }
-
-    /// Whether a request never fetches something to store: HEAD, some ranges, and `only-if-cached`.
-    /// It then uses stored responses, including those on disk, but none that another request is
-    /// just receiving.
-    fn never_fetches(&self, presented: &PresentedRequest<'_>) -> bool {
-        *presented.method == Method::HEAD
-            || must_not_forward(presented)
-            || (wants_later_range(presented)
-                && InitialRange::of(presented.headers, &self.settings.rules).is_none())
-    }
-
     /// Refreshes a stored response in the background, while the stale one is sent.
-    fn refresh(self: &Rc<Self>, request: &Request, key: &RequestKey, stale: Rc<PreparedResponse>) {
+    pub(super) fn refresh(
+        self: &Rc<Self>,
+        request: &Request,
+        key: &RequestKey,
+        stale: Rc<PreparedResponse>,
+    ) {
         let presented = self.settings.presented(request);
         let found = self.find(&self.store_key(key), &presented, true);
         let CacheLookup::Lead(ticket) = found else {
@@ -451,7 +211,7 @@ impl CachedLocation {
             })
     }
 
-    fn snapshot(&self, request: &Request) -> RequestSnapshot {
+    pub(super) fn snapshot(&self, request: &Request) -> RequestSnapshot {
         RequestSnapshot::of(request, &self.settings)
     }
 
@@ -496,18 +256,4 @@ impl CachedLocation {
             ..CachingContext::default()
         }
     }
-}
-
-/// Whether a request is for a range that does not begin at 0.
-fn wants_later_range(presented: &PresentedRequest<'_>) -> bool {
-    presented
-        .headers
-        .get("range")
-        .is_some_and(|range| !range.starts_with(b"bytes=0-"))
-}
-
-/// The secondary key of a request for the fields in `line`.
-fn secondary(presented: &PresentedRequest<'_>, line: &[u8]) -> Vec<u8> {
-    let vary = VaryFields::from_line(line);
-    vary.secondary_key(presented).bytes().to_vec()
 }

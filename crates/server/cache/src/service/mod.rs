@@ -4,7 +4,7 @@
 //! that responds from it, and forwards the other requests to the service behind it. From the lowest to
 //! the highest: `location` has what all others need, `compression` makes compressed forms, `ranges`
 //! fetches missing ranges, `prepared_response` makes responses from stored ones, `fetch` forwards
-//! requests and stores the responses, and `cached` decides about a request.
+//! requests and stores the responses, `lookup` responds from the store, and `cached` decides about a request.
 
 mod bypass;
 mod cache;
@@ -17,6 +17,7 @@ mod exchange;
 mod fetch;
 mod fill;
 mod location;
+mod lookup;
 mod prepared_response;
 mod purge;
 mod ranges;
