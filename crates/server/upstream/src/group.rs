@@ -213,6 +213,8 @@ impl UpstreamGroup {
                     name: Arc::clone(&node.name),
                     address: resolved.address.clone(),
                 };
+                // By name and address: a reload or another order of the records of DNS must not forget that a node is
+                // down.
                 let known = group.states.remove(&key);
                 let state = known.unwrap_or_else(|| Arc::new(NodeState::new()));
                 if states.insert(key, Arc::clone(&state)).is_some() {
@@ -234,7 +236,9 @@ impl UpstreamGroup {
             ring,
             limited,
         });
+        // After the set, and read by workers before it: a worker that sees the number sees the nodes.
         self.generation.fetch_add(1, Ordering::Release);
+        // Those that wait choose again among the new nodes, with their tickets: a node that they wait for may be gone.
         self.queue().clear();
     }
 
@@ -245,6 +249,7 @@ impl UpstreamGroup {
             .retry_tokens
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // A lock, but only for a retry: a request that succeeds takes none.
         tokens.take(&plan.retry.budget, requests, now)
     }
 
@@ -357,6 +362,7 @@ impl UpstreamGroup {
             {
                 let mut slot = self.take_slot(node);
                 slot.has_waited = true;
+                // `Drop` of the slot would take the lock of the queue, which is held here.
                 if let Err(slot) = queue.hand(|request| request.accept(offer), slot) {
                     slot.release();
                     break;
@@ -416,6 +422,7 @@ impl Drop for NodeSlot {
         if !queue.is_empty()
             && let Some(offer) = node.offer(Instant::now())
         {
+            // Handed on while it stays taken: released first, a new request could overtake those that wait.
             let slot = Self {
                 group: Arc::clone(&self.group),
                 node: Some(Arc::clone(&node)),

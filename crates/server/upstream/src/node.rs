@@ -161,6 +161,7 @@ impl NodeState {
         let mut health = self.health();
         let result = change(&mut health);
         let availability = health.availability(plan, now);
+        // Relaxed: the gate is a hint. A worker that reads the old value sends one request more to a node that fails.
         let before = self.gate.swap(gate(availability), Ordering::Relaxed);
         self.needs_successes
             .store(health.needs_successes(), Ordering::Relaxed);
@@ -181,6 +182,8 @@ impl NodeState {
         let mut probe = false;
         match self.gate.load(Ordering::Relaxed) {
             OPEN => {}
+            // The usual request reads one number, and takes the lock of the health only when the time of a node is
+            // over.
             until if until > CHECK_HEALTH && nanoseconds(now) < until => return None,
             _ => match self
                 .change(plan, now, |health| health.availability(plan, now))
@@ -218,6 +221,7 @@ impl NodeState {
     /// Records a failed request. The result says whether too many failed in a row, and whether the node went
     /// out.
     pub(crate) fn record_failure(&self, plan: &GroupPlan, now: Instant) -> HealthChange<bool> {
+        // Before the lock: the sums walk the counters of all workers.
         let totals = self.counters.sums().totals();
         self.change(plan, now, |health| health.record_failure(plan, totals, now))
     }

@@ -59,6 +59,7 @@ struct ServiceOrder {
 const MAX_ABANDONED: u32 = u32::BITS / 2;
 
 /// The oldest request is served first again after so many responses while no client gave up.
+// Twice the outcomes that are looked at, so that the order does not change to and fro at the edge of an overload.
 const CALM_RESPONSES: u32 = 64;
 
 impl ServiceOrder {
@@ -124,6 +125,7 @@ impl<T, C> WaitQueue<T, C> {
             self.last_ticket
         });
         let (sender, receiver) = oneshot::channel();
+        // A request that was sent back by a change of nodes has its place of before: it has already waited.
         let index = self.entries.partition_point(|other| other.ticket < ticket);
         let entry = WaitQueueEntry {
             ticket,
@@ -174,6 +176,8 @@ impl<T, C> WaitQueue<T, C> {
             };
             match entry.sender.send(item) {
                 Ok(()) => return Ok(()),
+                // Its client is gone, so the item goes to the next one; a slot that is dropped here would be lost to
+                // the queue.
                 Err(back) => {
                     self.order.give_up();
                     item = back;

@@ -7,6 +7,7 @@ use super::{FastRng, NodeCandidate};
 /// Picks the node with the fewest requests for its weight; among equals, a random one by weight.
 pub(crate) fn least_connections(candidates: &[NodeCandidate], rng: &FastRng) -> Option<usize> {
     least(candidates, rng, |a, b| {
+        // Multiplied crosswise: a division would round, and needs a case for a weight of zero.
         let a_load = u64::from(a.load) * u64::from(b.weight);
         let b_load = u64::from(b.load) * u64::from(a.weight);
         a_load.cmp(&b_load)
@@ -38,6 +39,7 @@ pub(crate) fn best_of_two(candidates: &[NodeCandidate], rng: &FastRng) -> Option
         return least_connections(candidates, rng);
     }
     let first = rng.below(count) as usize;
+    // Never the same node twice, which would be no choice.
     let second = (first + 1 + rng.below(count - 1) as usize) % candidates.len();
     let (first, second) = (candidates.get(first)?, candidates.get(second)?);
     least_connections(&[*first, *second], rng)
@@ -66,6 +68,8 @@ fn least(
             }
             Ordering::Equal => {
                 equals += u64::from(candidate.weight);
+                // Reservoir sampling. With the first of equals, all workers would send to the first node of an idle
+                // group.
                 if rng.below(equals) < u64::from(candidate.weight) {
                     best = candidate;
                 }

@@ -13,6 +13,7 @@ pub(crate) fn route(group: &str, node: &str) -> Box<str> {
     input.extend_from_slice(group.as_bytes());
     input.push(0);
     input.extend_from_slice(node.as_bytes());
+    // A cookie with the address of a node would tell clients about the network behind the server.
     let hash = digest(&SHA256, &input);
     let mut route = String::with_capacity(20);
     for byte in hash.as_ref().iter().take(10) {

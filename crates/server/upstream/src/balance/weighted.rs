@@ -32,6 +32,7 @@ impl RoundRobin {
         }
         let (index, _) = best?;
         if let Some(current) = self.current_weights.get_mut(index) {
+            // Smooth: of the weights 5, 1, 1 the order is a a b a c a a, and not a a a a a b c.
             *current -= total;
         }
         Some(index)

@@ -150,6 +150,7 @@ fn params(authority: &str, target: &str) -> Params {
         ("SCRIPT_FILENAME", path),
         ("QUERY_STRING", query),
         ("REMOTE_ADDR", "127.0.0.1"),
+        // PHP with `cgi.force_redirect` refuses to run without it.
         ("REDIRECT_STATUS", "200"),
     ] {
         params.push(name, value);

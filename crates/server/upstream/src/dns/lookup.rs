@@ -52,6 +52,8 @@ pub(super) async fn lookup(target: &NodeTarget, plan: &DnsPlan) -> Result<Lookup
     if found.addresses.is_empty() {
         return Err("the response has no addresses".into());
     }
+    // DNS servers rotate their records: without an order, each response would look like a change, and rebuild the
+    // group.
     found.addresses.sort_unstable_by_key(|resolved| {
         let ResolvedAddress {
             address,

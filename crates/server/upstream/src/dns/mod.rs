@@ -134,8 +134,11 @@ async fn resolve(
     failures: u32,
 ) -> Option<Resolution> {
     let plan = dns_plan(&*group.upgrade()?, name)?;
+    // The group is held weakly meanwhile: a reload that removes it must not wait for a DNS server that does not
+    // respond.
     let found = lookup::lookup(&name.target, &plan).await;
     let group = group.upgrade()?;
+    // Asked again: the lookup took seconds, in which a reload may have removed the node.
     dns_plan(&group, name)?;
     let now = Instant::now();
     match found {

@@ -13,6 +13,8 @@ pub(crate) struct ActiveHealth {
 impl Default for ActiveHealth {
     fn default() -> Self {
         Self {
+            // Up until checks say otherwise: a server that starts, or gets a new node, would serve nothing for the
+            // first interval.
             up: true,
             against: 0,
         }

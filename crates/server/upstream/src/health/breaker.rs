@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::plan::BreakerPlan;
 
 /// The number of samples within the window.
+// Samples and not a list of requests: a node with thousands of failures a second costs as much as one with few.
 const STEPS: u32 = 16;
 
 /// The requests of a node that ended since the start, and those of them that failed.
@@ -115,6 +116,7 @@ impl CircuitBreaker {
         totals: RequestTotals,
         now: Instant,
     ) -> bool {
+        // Requests that began before it opened still fail: they must not open it again, for longer.
         if !matches!(self.state, BreakerState::Closed) {
             return false;
         }
@@ -151,6 +153,8 @@ impl CircuitBreaker {
     }
 
     fn open(&mut self, plan: &BreakerPlan, now: Instant) {
+        // Doubled, so that a node that is down for an hour is not asked every five seconds; the plan has the longest
+        // time.
         let times = 1_u32 << self.opened.min(16);
         let open_for = plan.open_for.saturating_mul(times).min(plan.max_open_for);
         self.opened = self.opened.saturating_add(1);

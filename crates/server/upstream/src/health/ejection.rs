@@ -67,6 +67,8 @@ impl OutlierSchedule {
         let age = self.since.map(|since| now.saturating_duration_since(since));
         let action = match age {
             Some(age) if age < interval => return ComparisonAction::Wait,
+            // Comparisons are made when a request fails, so an interval may have lasted for hours, and says nothing
+            // about now.
             Some(age) if age < interval * 3 => ComparisonAction::Compare,
             _ => ComparisonAction::Restart,
         };
@@ -95,6 +97,7 @@ pub(crate) fn outliers(intervals: &[IntervalTotals], margin: u8, min_requests: u
             failures: all.failures - interval.failures,
         };
         let is_outlier = interval.requests >= u64::from(min_requests)
+            // Compared with the others and not with a limit: when all fail, as by a bad request, nobody is an outlier.
             && others.requests > 0
             && interval.percent() >= others.percent() + u64::from(margin);
         if is_outlier {

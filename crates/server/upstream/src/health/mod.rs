@@ -176,6 +176,8 @@ impl Health {
         let ejected_for = ejection::ejected_for(plan, self.ejections);
         let until = now + ejected_for;
         self.ejected_until = Some(until);
+        // As long in service as out of it: a node that fails again at once is ejected for longer, one that has
+        // recovered begins anew.
         self.forgiven_at = Some(until + ejected_for);
         self.set_recovered(until);
     }
@@ -204,6 +206,7 @@ impl Health {
         };
         let passed = now.saturating_duration_since(since).as_secs_f64() / slow_start.as_secs_f64();
         let share = (passed * f64::from(FULL_SHARE)) as u32;
+        // At least one: with none, a node would never be tried, and its caches never become warm.
         share.clamp(1, FULL_SHARE)
     }
 }

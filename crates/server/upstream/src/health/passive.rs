@@ -15,6 +15,7 @@ pub(crate) struct PassiveHealth {
 impl PassiveHealth {
     /// Records a failed request. Returns whether the node goes out of service by it.
     pub(crate) fn record_failure(&mut self, plan: &PassivePlan, now: Instant) -> bool {
+        // Requests that were on their way when it went out do not keep it out for longer.
         if self.out_until.is_some_and(|until| now < until) {
             return false;
         }

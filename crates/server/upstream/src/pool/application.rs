@@ -22,6 +22,8 @@ use crate::wait_queue::{QueueOutcome, WaitQueue, WaitTicket};
 
 /// The idle time after which a connection carries requests that must not be sent twice. An application that
 /// closes the connection after a response, as PHP does after a number of requests, has done so by then.
+// A POST may be sent once. PHP closes after `pm.max_requests` responses without a notice before, so a connection that
+// has just returned may be about to close.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
 
 /// The longest time in which an application waits for the next request on a connection again, unless it
@@ -74,6 +76,7 @@ pub(crate) struct PermitReceiver {
 impl FastCgiApplication {
     /// Returns the application at an address, which all groups share.
     pub(crate) fn at(address: &Address) -> Arc<Self> {
+        // By address and not by group: two groups with the same PHP-FPM compete for the same processes.
         static KNOWN: Mutex<Option<HashMap<Address, Weak<FastCgiApplication>>>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();

@@ -71,6 +71,8 @@ enum RequestStage {
 }
 
 /// The time without a response after which it is checked whether a new connection starves.
+// A process that is free has read the request long before. A longer time would be one in which clients wait for
+// nothing.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The time after which a new connection starves if it is not known whether its request was read, or if it
@@ -79,10 +81,13 @@ pub(super) const LONG_PATIENCE: Duration = Duration::from_millis(40);
 
 /// How many responses have to overtake a request of which it is not known whether it was read: so many for each
 /// that is served, and at least so many.
+// One slow script is overtaken by many fast ones without any starving, so a few responses prove nothing.
 const ROUNDS: usize = 4;
 const MIN_OVERTAKEN: usize = 32;
 
 const MIN_PROBE_DELAY: Duration = Duration::from_millis(100);
+// A probe that fails makes one request wait, so probes become rare while the number of processes stays; a pool that
+// grows is noticed within this time.
 const MAX_PROBE_DELAY: Duration = Duration::from_secs(3);
 const MAX_STEP: usize = 64;
 

@@ -24,6 +24,7 @@ impl IdleConnection {
         let waited = now.saturating_duration_since(connection.idle_since());
         exceeds_limits(plan, connection.requests(), connection.opened_at(), now)
             || waited > plan.idle_timeout
+            // The node has announced when it closes. A request sent in that moment would be lost, or sent twice.
             || connection.idle_limit().is_some_and(|limit| waited >= limit)
     }
 

@@ -59,6 +59,8 @@ async fn connect_or_evict(
     timeouts: &Timeouts,
 ) -> Result<OriginConnection, RequestFailure> {
     match connect(origin, client, timeouts).await {
+        // Idle connections are worth less than a request: without descriptors they would keep the server from all its
+        // nodes.
         Err(failure) if matches!(failure.cause, FailureCause::NoDescriptors) && close_idle() => {
             connect(origin, client, timeouts).await
         }
@@ -191,14 +193,19 @@ impl ConnectionPool {
             Protocol::Http2 | Protocol::Http3 => true,
             Protocol::Auto => self.origin.tls.is_some() && !self.speaks_http1.get(),
         };
+        // The header names the client for the whole connection, so requests of different clients cannot share one.
         if !may_be_shared || self.origin.proxy_head != ProxyHead::None {
             return self.open(client, timeouts, permit).await;
         }
         loop {
+            // Without this, the requests of a burst would open a connection each, and all but one would be idle (the
+            // thundering herd).
             let known = self.pending.borrow().clone();
             let Some(pending) = known else {
                 break;
             };
+            // All that wait get the failure: each of them would otherwise try the dead node after the other, with a
+            // timeout each.
             pending.ended().await?;
             if let Some(connection) = self.take_multiplexed(None, coarse_now()) {
                 return Ok(OriginConnection::Multiplexed(connection).into());
@@ -309,6 +316,8 @@ impl ConnectionPool {
         let mut idle = self.idle.borrow_mut();
         loop {
             // Mostly the last one, so that `remove` moves nothing.
+            // The last used one first: its congestion window is open, and those that are not needed grow old and are
+            // closed.
             let index = idle.iter().rposition(|idle| idle.is_for(client))?;
             let mut found = idle.remove(index);
             if !found.is_expired(&plan, now) && found.connection.is_usable() {
@@ -469,6 +478,8 @@ impl ConnectionFailure {
         match (&failure.phase, &failure.cause) {
             (RequestPhase::Send | RequestPhase::Head, FailureCause::Refused) => Self::Refused,
             (_, FailureCause::NoTunnel) => Self::NoTunnel,
+            // The race of keep-alive: the node closes while the request is on its way (RFC 9112 section 9.3.1). Over a
+            // new connection, the same is a failure of the node.
             (RequestPhase::Send | RequestPhase::Head, FailureCause::Closed) if is_reused => {
                 Self::Stale
             }

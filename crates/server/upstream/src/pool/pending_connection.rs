@@ -37,6 +37,7 @@ impl PendingConnection {
     /// # Errors
     /// It could not be opened.
     pub(super) async fn ended(&self) -> Result<(), RequestFailure> {
+        // Created before the look at the outcome, so that an end between the two is not missed.
         let ended = self.ended.notified();
         if self.outcome.borrow().is_none() {
             ended.await;
@@ -108,6 +109,8 @@ impl Drop for ConnectGuard<'_> {
         self.pending
             .outcome
             .borrow_mut()
+            // Also when the request was dropped: those that wait would otherwise wait for a connection that nobody
+            // opens.
             .get_or_insert(ConnectOutcome::CheckPool);
         self.pending.ended.notify_waiters();
     }

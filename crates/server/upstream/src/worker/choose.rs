@@ -70,6 +70,7 @@ impl WorkerGroup {
         criteria: &ChoiceCriteria<'_>,
         now: Instant,
     ) -> NodeChoice {
+        // The lock is taken only where nodes have limits of requests; other groups choose without one.
         let mut queue = view.set.limited.then(|| self.group.queue());
         if let Some(queue) = &mut queue {
             self.group.hand_out_slots(queue, &view.set, now);
@@ -129,6 +130,8 @@ impl WorkerGroup {
             // There is nothing to balance.
             return NodeSearch::Found(0);
         }
+        // Nodes that failed are asked last, and not never: passive checks may have taken the whole group out for one
+        // bad request that each of them got. nginx does the same.
         for tier in [NodeTier::Primary, NodeTier::Backup, NodeTier::LastResort] {
             match self.find_in(tier, view, criteria, now) {
                 NodeSearch::NotFound => {}

@@ -106,6 +106,8 @@ impl GroupView {
 impl WorkerNode {
     fn new(node: &Arc<Node>, known: Option<&Rc<Self>>) -> Self {
         let pool = known.map(|known| &known.pool);
+        // A reload that changes something else keeps the connections: thousands of handshakes at once are an outage
+        // for some origins.
         let pool = match pool.filter(|pool| *pool.origin() == node.origin) {
             Some(pool) => Rc::clone(pool),
             None => ConnectionPool::new(node.origin.clone(), node.application.clone()),

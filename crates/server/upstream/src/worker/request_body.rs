@@ -13,6 +13,8 @@ pub(super) enum RequestBody {
 impl RequestBody {
     pub(super) fn new(body: Body) -> Self {
         match body {
+            // A stream is not kept for a retry: an upload of gigabytes would have to be buffered for a failure that
+            // hardly ever comes.
             Body::Stream(_) => Self::Once(Some(body)),
             whole => Self::Replayable(whole),
         }

@@ -17,6 +17,7 @@ use crate::counters::increment;
 use crate::pool::{ConnectionFailure, PooledConnection};
 
 /// The most connections over which one attempt sends its request.
+// A node that accepts connections and refuses request after request over them must not hold an attempt for ever.
 const MAX_CONNECTIONS: usize = 8;
 
 /// The result of an attempt.
@@ -36,6 +37,7 @@ impl RequestAttempts {
     ) -> AttemptResult {
         let hedge = self.request.group.view().set.plan.retry.hedge;
         let may_hedge = self.request.idempotent
+            // Hedging is for slow nodes. After a failure, the retry itself is the second attempt.
             && self.failed.is_empty()
             && body.is_empty()
             && self.request.template.head.upgrade.is_none();
@@ -61,6 +63,8 @@ impl RequestAttempts {
             () = sleep(after) => {}
         }
         self.tried.push(slow.node.state.id());
+        // Out of the budget of retries: when all nodes are slow, a second attempt for each request would double the
+        // load.
         let may_hedge = self.request.take_retry_token(Instant::now());
         let second = may_hedge.then(|| self.request.try_acquire(&self.tried));
         let Some(second) = second.flatten() else {
@@ -81,6 +85,8 @@ impl RequestAttempts {
         if is_good {
             if matches!(pending, PendingAttempt::First) {
                 let now = Instant::now();
+                // The slow node has no response to measure. Without this, its average would stay that of its fast
+                // responses.
                 slow.add_latency(now.saturating_duration_since(began), now);
             }
             return ended;
@@ -175,6 +181,7 @@ impl UpstreamRequest {
                         was_seen,
                     };
                 }
+                // WebSocket over HTTP/2 needs RFC 8441, which many origins do not have although they speak HTTP/2.
                 needs_http1 = true;
                 continue;
             }
