@@ -1,4 +1,4 @@
-//! The input of an HTTP/3 connection: what its streams bring, as far as their bodies are read.
+//! The input of an HTTP/3 connection: the data of its streams, which is read from QUIC when their bodies are read.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -30,7 +30,7 @@ const ORDER_BITS: u32 = 27;
 
 /// The codec of a connection, QUIC under it, and the output of all streams.
 ///
-/// Output is written to QUIC as far as its windows allow. The rest of a stream is kept, and the stream is scheduled again
+/// Output is written to QUIC until its windows are full. The rest of a stream is kept, and the stream is scheduled again
 /// when QUIC has taken that.
 pub struct Http3Transport {
     /// The codec.

@@ -262,7 +262,7 @@ mod tests {
         })
     }
 
-    /// Waits until another thread has slept for so many ticks; returns how often this one woke up.
+    /// Waits until another thread has slept for these ticks; returns how often this one woke up.
     async fn sleep_beside(ticks: u32) -> u32 {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let before = waits();

@@ -44,7 +44,7 @@ impl TunnelLimits {
         }
     }
 
-    /// Puts limits in force on this thread, which is one of so many workers.
+    /// Puts limits in force on this thread. The memory of tunnels is divided among the `workers`.
     pub(crate) fn set(limits: &Limits, workers: NonZeroUsize) {
         OF_WORKER.set(Some(Self::new(limits, workers)));
     }

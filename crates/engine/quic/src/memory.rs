@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An endpoint tells the others of so many bytes at once, so that packets rarely touch what they share.
+/// The bytes of which an endpoint tells the others at once, so that packets rarely touch what they share.
 const STEP: u64 = 64 * 1024;
 
 /// A budget of bytes for data that came over the connections of all endpoints and that nobody has read: data behind a gap,

@@ -124,12 +124,12 @@ pub fn set_idle_closer(close_idle: impl Fn(u64, Duration) -> u64 + 'static) {
     CLOSE_IDLE.set(Some(Box::new(close_idle)));
 }
 
-/// Whether so many connections are open that idle ones have to close for a new one.
+/// Whether too few descriptors are left for a new connection unless an idle one closes.
 pub fn are_short() -> bool {
     DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.idle)
 }
 
-/// Whether so many connections are open that a new one cannot stay.
+/// Whether too few descriptors are left for a new connection to stay.
 pub fn are_exhausted() -> bool {
     DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.all)
 }

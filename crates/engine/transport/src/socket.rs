@@ -168,7 +168,7 @@ impl StreamSocket {
         }
     }
 
-    /// Waits until a write of some size would succeed, as far as the kernel can predict it.
+    /// Waits until a write of some size would succeed, by the prediction of the kernel.
     pub fn poll_writable_now(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_writable(cx, |socket| {
             // Unlike the readiness that the runtime remembers, this also registers for the next change.

@@ -27,7 +27,7 @@ pub const FRAME_HEADER: usize = 9;
 /// A batch with less free space than this is full, because small frames waste bytes.
 pub const MIN_SPACE: usize = 1024;
 
-/// After a write of so many bytes the next one may find the socket full.
+/// The size of a write after which the next one may find the socket full.
 pub const LARGE_WRITE: usize = 16 * 1024;
 
 /// A chunk up to this size is copied behind its frame's header; a larger one is written from where it is.

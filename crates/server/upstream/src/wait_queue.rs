@@ -58,7 +58,7 @@ struct ServiceOrder {
 /// The newest request is served first if more than this number of the last 32 were abandoned.
 const MAX_ABANDONED: u32 = u32::BITS / 2;
 
-/// The oldest request is served first again after so many responses while no client gave up.
+/// The number of responses, while no client gives up, after which the oldest request is served first again.
 // Twice the outcomes that are looked at, so that the order does not change to and fro at the edge of an overload.
 const CALM_RESPONSES: u32 = 64;
 

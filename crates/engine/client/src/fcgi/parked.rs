@@ -89,7 +89,7 @@ impl ParkedFastCgi {
         )
     }
 
-    /// Whether the application waits for another request on this connection, as far as that can be known:
+    /// Whether the application waits for another request on this connection. The system shows only a part of that:
     /// over a Unix socket, where the bytes that it did not read are counted.
     ///
     /// PHP leaves the end of a request's body unread until then. A script that called

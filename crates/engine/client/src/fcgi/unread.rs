@@ -1,4 +1,4 @@
-//! Whether an application has read its request, as far as a Unix socket can tell.
+//! Whether an application has read its request, which a Unix socket can tell.
 
 use std::ffi::c_int;
 use std::os::fd::AsFd;

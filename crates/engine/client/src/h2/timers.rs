@@ -8,7 +8,7 @@ use apus_transport::{TICK, coarse_now};
 use crate::Timeouts;
 use crate::deadline::{DeadlineTimer, after};
 
-/// After so many round trips without input, although requests are open, the origin gets a PING.
+/// The round trips without input after which the origin gets a PING, while requests are open.
 const SILENT_ROUND_TRIPS: u32 = 2;
 
 /// The time until the next PING if only the acknowledgement of the last one arrived since. gRPC servers treat

@@ -227,7 +227,7 @@ impl Http3ClientDriver {
         }
     }
 
-    /// Passes data of the scheduled streams to QUIC, as far as its windows and the share of this poll allow; returns
+    /// Passes data of the scheduled streams to QUIC, until its windows or the share of this poll are full; returns
     /// whether there was any.
     fn fill(&mut self) -> bool {
         let mut any = false;

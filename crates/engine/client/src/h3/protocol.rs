@@ -64,7 +64,7 @@ impl Http3ClientProtocol {
         protocol
     }
 
-    /// Opens the streams of the next requests, as far as the origin allows them.
+    /// Opens the streams of the next requests, up to the limit of the origin.
     pub(super) fn reserve_streams(&mut self) {
         while self.reserved.len() < self.transport.codec.available_streams()
             && let Some(stream) = self.transport.quic.open(Dir::Bi)

@@ -35,7 +35,7 @@ pub(super) struct PendingCompletion {
 
 /// Why a body was not sent whole.
 pub(super) enum BodySendError {
-    /// Its source failed after so many bytes.
+    /// Its source failed after `sent` bytes.
     Source { sent: u64 },
     /// The client closed, or is too slow.
     Client { error: io::Error, sent: u64 },

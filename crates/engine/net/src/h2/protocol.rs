@@ -26,7 +26,7 @@ pub(super) struct Http2Protocol {
 
 /// A response whose last bytes are encoded, and the observers of its completion.
 struct QueuedCompletion {
-    /// The response has left when the connection has written so many bytes.
+    /// The bytes that the connection has written when the response has left.
     at: u64,
     observed: Box<CompletionObservers>,
 }

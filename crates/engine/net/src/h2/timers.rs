@@ -52,7 +52,7 @@ impl ServerTimers {
         }
     }
 
-    /// Notes that output waits for the client, which has `taken` so many bytes of it before.
+    /// Notes that output waits for the client, which has `taken` this number of its bytes before.
     pub(super) fn blocked(&mut self, now: u32, taken: impl FnOnce() -> u64) {
         self.send_rate.block(TICK.saturating_mul(now), taken);
     }

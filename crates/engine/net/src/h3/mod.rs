@@ -2,7 +2,7 @@
 //!
 //! QUIC ([`apus_quic`]) wakes the task once for all packets of a batch, and sends what it wrote when the tasks that were
 //! woken have run. One poll handles all events of the connection, reads its streams, polls the requests that were
-//! woken, and passes their responses to QUIC in the order of their priorities, as far as its windows allow.
+//! woken, and passes their responses to QUIC in the order of their priorities, until its windows are full.
 //!
 //! # Memory
 //!

@@ -5,7 +5,7 @@ use apus_h3_quic::CHUNK;
 use super::Http3Connection;
 
 impl Http3Connection<'_> {
-    /// Passes data of the scheduled streams to QUIC, as far as its windows and the share of this poll allow; returns
+    /// Passes data of the scheduled streams to QUIC, until its windows or the share of this poll are full; returns
     /// whether there was any.
     pub(super) fn fill(&mut self) -> bool {
         let mut any = false;

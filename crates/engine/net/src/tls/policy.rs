@@ -1,5 +1,5 @@
 //! Which versions, cipher suites and groups of TLS a site accepts: named policies after Mozilla's guidelines for servers
-//! (<https://wiki.mozilla.org/Security/Server_Side_TLS>), as far as rustls has them.
+//! (<https://wiki.mozilla.org/Security/Server_Side_TLS>), without the cipher suites that rustls does not have.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};

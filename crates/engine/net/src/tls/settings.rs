@@ -33,7 +33,7 @@ pub struct TlsSite {
     pub certificates: Vec<Certificate>,
     /// Whether clients present certificates.
     pub client_auth: ClientAuth,
-    /// The oldest version that is accepted, as far as the policy has it.
+    /// The oldest version that is accepted, if the policy has it.
     pub min_version: MinVersion,
     /// The cipher suites and groups.
     pub policy: TlsPolicy,
@@ -178,7 +178,7 @@ pub trait OnDemandCertificates: Send + Sync {
     fn look_up(&self, server_name: &str, client: HandshakeClient) -> OnDemandLookup;
 }
 
-/// The client of a handshake, as far as it is known before the end of that.
+/// What is known of a client before its handshake is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeClient {
     /// It receives at this address.

@@ -220,7 +220,7 @@ pub enum CertificateError {
     UnreadableKey(String),
     /// The key is that of another certificate of the chain, whose number this is, so that the first one is not that of the server.
     Order(usize),
-    /// None of the keys, of which there are so many, is the one in the certificate.
+    /// None of this number of keys is the one in the certificate.
     KeyMismatch(usize),
 }
 

@@ -204,7 +204,7 @@ impl TlsStream {
             self.owes_flush = self.poll_flush(cx).is_pending();
         }
         if let Err(error) = processed {
-            // What waited before the alert is sent with it, as far as the socket takes it.
+            // What waited before the alert is sent with it, if the socket has room.
             let _ = self.poll_flush(cx);
             self.discard_received(cx);
             return Poll::Ready(Err(error));

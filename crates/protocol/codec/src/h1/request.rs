@@ -46,7 +46,7 @@ pub(super) struct RequestReader {
     fields: RequestFields,
 }
 
-/// The fields that the codec interprets itself, as far as they were read.
+/// The values of the fields that the codec interprets itself, of the lines that were read.
 #[derive(Debug, Default)]
 struct RequestFields {
     framing: FramingFields,

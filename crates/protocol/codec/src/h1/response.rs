@@ -54,7 +54,7 @@ pub(super) struct ResponseContext {
     pub(super) is_lenient: bool,
 }
 
-/// The fields that the codec interprets itself, as far as they were read.
+/// The values of the fields that the codec interprets itself, of the lines that were read.
 #[derive(Debug, Default)]
 struct ResponseFields {
     framing: FramingFields,

@@ -492,7 +492,7 @@ impl H3Connection {
             .map_or(Priority::DEFAULT, |stream| stream.priority)
     }
 
-    /// How many requests may be sent now (at a client), as far as the transport allows them.
+    /// How many requests may be sent now (at a client), if the transport allows their streams.
     pub fn available_streams(&self) -> usize {
         if self.role == H3Role::Client && !self.is_shutting_down() {
             self.config

@@ -236,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// The frames of a lost packet are sent again, as far as they are needed.
+    /// Schedules those frames of a lost packet again that are still needed.
     pub(super) fn on_frames_lost(&mut self, space: Space, frames: SentFrames) {
         if let Some(stream) = frames.stream() {
             self.streams.on_lost(stream);

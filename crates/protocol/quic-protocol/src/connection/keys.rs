@@ -5,7 +5,7 @@ use rustls::quic::{HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Secrets};
 use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::{Packet, Unprotected};
 
-/// Packets with one key, at most. AES-GCM allows so many (RFC 9001 section 6.6).
+/// The most packets with one key, which is the limit of AES-GCM (RFC 9001 section 6.6).
 // With full packets, a key lasts for a minute and a half at 1 Gbit/s.
 const MAX_PACKETS: u64 = 1 << 23;
 

@@ -75,7 +75,7 @@ impl NetworkPath {
         }
     }
 
-    /// Whether so many bytes would exceed what an unvalidated address may get.
+    /// Whether these bytes would exceed what an unvalidated address may get.
     #[inline]
     pub(crate) fn is_amplification_limited(&self, bytes: u64) -> bool {
         !self.is_validated && self.sent + bytes > self.received.saturating_mul(AMPLIFICATION)

@@ -159,7 +159,7 @@ impl Connection {
         Some(self.transmit(buffer, datagrams, segment_size, ecn, (remote, local_ip)))
     }
 
-    /// The bytes that the next datagram may have after so many in this run; `None` if the address has to be validated
+    /// The bytes that the next datagram may have after `sent` bytes of this run; `None` if the address has to be validated
     /// before. A challenge of a path fits into a small datagram (RFC 9000 section 8.2.1).
     #[inline]
     fn datagram_room(&self, sent: usize, mtu: usize) -> Option<usize> {

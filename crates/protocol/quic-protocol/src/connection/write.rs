@@ -302,7 +302,7 @@ impl Connection {
             || self.spaces.data.crypto_sent.has_pending()
     }
 
-    /// Writes the frames of Application Data that are neither ACK nor STREAM, as far as there is room.
+    /// Writes the frames of Application Data that are neither ACK nor STREAM, until the packet is full.
     fn write_controls(
         &mut self,
         kind: PacketKind,

@@ -280,7 +280,7 @@ impl BlackHoleDetector {
 mod tests {
     use super::*;
 
-    /// Probes until the search ends over a path that passes so many bytes. Returns the sizes of the probes.
+    /// Probes until the search ends over a path that passes packets of this size. Returns the sizes of the probes.
     fn search(mtu: &mut MtuDiscovery, now: Instant, passes: u16) -> Vec<u16> {
         let mut probes = Vec::new();
         while let Some(size) = mtu.poll_probe(now) {

@@ -127,7 +127,7 @@ impl FastCgiApplication {
         }
     }
 
-    /// Gives permits to the requests that wait, in their order, as far as the limit admits them.
+    /// Gives permits to the requests that wait, in their order, until the limit admits no more.
     fn hand_out(self: &Arc<Self>, state: &mut ApplicationState) {
         while !state.waiting.is_empty() {
             let now = Instant::now();

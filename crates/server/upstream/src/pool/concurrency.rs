@@ -79,8 +79,8 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// replaces another: the application may be starting a process.
 pub(super) const LONG_PATIENCE: Duration = Duration::from_millis(40);
 
-/// How many responses have to overtake a request of which it is not known whether it was read: so many for each
-/// that is served, and at least so many.
+/// The number of responses that have to overtake a request of which it is not known whether it was read: this number
+/// for each request that is served, and at least the other one.
 // One slow script is overtaken by many fast ones without any starving, so a few responses prove nothing.
 const ROUNDS: usize = 4;
 const MIN_OVERTAKEN: usize = 32;

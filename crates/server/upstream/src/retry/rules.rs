@@ -4,7 +4,7 @@ use apus_http::{Method, StatusCode};
 
 use crate::plan::{RetryOn, RetryPlan};
 
-/// Why an attempt failed, as far as the retry rules distinguish it.
+/// Why an attempt failed, in the terms of the retry rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryReason {
     /// The connection failed, or the node broke the protocol.

@@ -68,7 +68,7 @@ pub(crate) struct Peer<S> {
     pub(crate) opens_windows: bool,
     /// SETTINGS and PING are acknowledged.
     pub(crate) acknowledges: bool,
-    /// The server's settings, as far as they came.
+    /// The settings of the server that have arrived.
     pub(crate) settings: BTreeMap<u16, u32>,
     /// GOAWAY frames that came: the last stream and the code.
     pub(crate) goaways: Vec<(u32, u32)>,

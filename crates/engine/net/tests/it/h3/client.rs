@@ -55,7 +55,7 @@ struct Unsent {
     end: bool,
 }
 
-/// A response, as far as it came.
+/// The part of a response that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct H3Response {
     /// 0 before the head.
@@ -277,7 +277,7 @@ impl H3Client {
         self.connection.responses.remove(&id).unwrap()
     }
 
-    /// The response as far as it came.
+    /// The part of the response that has arrived.
     pub(crate) fn so_far(&self, id: u64) -> &H3Response {
         &self.connection.responses[&id]
     }

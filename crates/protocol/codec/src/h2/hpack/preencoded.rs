@@ -6,7 +6,7 @@ use super::representation::{FieldEncoding, FieldForm, string};
 use apus_http::Headers;
 use apus_http::response_head::is_connection_field;
 
-/// Field lines, without connection-specific ones, encoded as far as they do not depend on the dynamic table.
+/// Field lines, without connection-specific ones, with all parts encoded that do not depend on the dynamic table.
 #[derive(Debug)]
 pub(crate) struct PreencodedHeaders {
     bytes: Vec<u8>,

@@ -8,7 +8,7 @@ pub(super) fn string(string: &[u8], out: &mut Vec<u8>) {
     encode_string(0, 7, string, out);
 }
 
-/// The encoding of a field, as far as it does not depend on the dynamic table.
+/// The part of a field's encoding that does not depend on the dynamic table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldEncoding {
     /// The index of its name in the static table, or 0.

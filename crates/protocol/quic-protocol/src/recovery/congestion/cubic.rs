@@ -45,7 +45,7 @@ struct Avoidance {
 }
 
 impl Cubic {
-    /// With a window of so many bytes, for packets of `mtu` bytes.
+    /// With a window of `initial_window` bytes, for packets of `mtu` bytes.
     pub(crate) fn new(initial_window: u64, mtu: u16) -> Self {
         Self {
             mtu: mtu.into(),
@@ -191,7 +191,7 @@ mod tests {
         (cubic, now)
     }
 
-    /// Acknowledges whole windows for so many round trips.
+    /// Acknowledges whole windows for this number of round trips.
     fn run(cubic: &mut Cubic, now: &mut Instant, round_trips: usize) {
         for _ in 0..round_trips {
             *now += ROUND_TRIP;

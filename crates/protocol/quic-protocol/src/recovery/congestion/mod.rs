@@ -12,7 +12,7 @@ pub(crate) use cubic::Cubic;
 
 /// How many bytes of a path may be in flight, and how fast they are sent.
 pub(crate) trait CongestionController: Send {
-    /// Packets with so many bytes in flight were sent at this time. `in_flight`: the bytes in flight before them.
+    /// Packets were sent at this time, of which `bytes` count for congestion control. `in_flight`: the bytes in flight before them.
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64);
     /// A packet in flight is acknowledged. `sent` is when it was sent. `app_limited`: the connection had less to send than
     /// the window allowed.

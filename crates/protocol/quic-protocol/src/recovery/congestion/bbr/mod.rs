@@ -48,7 +48,7 @@ pub(crate) struct Bbr {
     /// The least round trip, and when it was measured.
     round_trip: Option<(Duration, Instant)>,
     round: u64,
-    /// The round ends when a packet is acknowledged that was sent after so many bytes were delivered.
+    /// The round ends when a packet is acknowledged that was sent after this number of bytes was delivered.
     round_end: u64,
     recovery: Option<Recovery>,
     /// The first packets after the connection was idle are in flight.
@@ -95,7 +95,7 @@ struct Batch {
 }
 
 impl Bbr {
-    /// With a window of so many bytes, for packets of `mtu` bytes.
+    /// With a window of `initial_window` bytes, for packets of `mtu` bytes.
     pub(crate) fn new(initial_window: u64, mtu: u16) -> Self {
         Self {
             initial_window,
