@@ -28,13 +28,14 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 test-fast: ## the tests that need no other programs, in under three minutes after a build
 	.ci/test-fast
 
-lint: ## format, structure, names, comments, the figures of BENCHMARKS and README, what crates.io requires, clippy, documentation, licences and sources of dependencies
+lint: ## format, structure, names, comments, the figures of BENCHMARKS and README, what crates.io requires, the features of apus, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	.ci/structure
 	.ci/names
 	.ci/prose
 	.ci/figures
 	.ci/package
+	CARGO="$(CARGO)" .ci/features
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources

@@ -10,9 +10,11 @@ use apus_transport::{ReadInterestSocket, StreamSocket, Transport, descriptors};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+#[cfg(feature = "http3")]
+use crate::h3;
 use crate::{
     Address, ClientRequest, FailureCause, FastCgiClient, Http1Client, MultiplexedClient, Origin,
-    OriginExchange, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts, h2, h3,
+    OriginExchange, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts, h2,
 };
 
 /// A connection to an origin.
@@ -47,6 +49,7 @@ pub async fn connect(
     client: Option<proxy_protocol::ProxyHeader>,
     timeouts: &Timeouts,
 ) -> Result<OriginConnection, RequestFailure> {
+    #[cfg(feature = "http3")]
     if origin.protocol == Protocol::Http3 {
         let opened = h3::connect(origin, timeouts).await;
         return opened.map(OriginConnection::Multiplexed);
@@ -74,9 +77,7 @@ pub async fn connect(
             Protocol::Http2 => OriginConnection::Multiplexed(h2::start(transport, timeouts, rules)),
             Protocol::FastCgi => OriginConnection::FastCgi(FastCgiClient::new(transport, rules)),
             // HTTP/3 was handled above.
-            Protocol::Http1 | Protocol::Auto | Protocol::Http3 => {
-                OriginConnection::Http1(Http1Client::new(transport, rules))
-            }
+            _ => OriginConnection::Http1(Http1Client::new(transport, rules)),
         });
     };
     let offered = match origin.protocol {
@@ -84,28 +85,22 @@ pub async fn connect(
         Protocol::Http2 => &[HTTP2],
         Protocol::Auto => &[HTTP2, HTTP1],
         // FastCGI has no registered name, and HTTP/3 was handled above.
-        Protocol::FastCgi | Protocol::Http3 => &[],
+        _ => &[],
     };
     let handshake = tls.handshake(socket, offered);
-    let stream = within(timeouts.tls, RequestPhase::Tls, Box::pin(handshake)).await?;
-    match (stream.is_http2(), origin.protocol) {
+    let transport = within(timeouts.tls, RequestPhase::Tls, Box::pin(handshake)).await?;
+    match (transport.is_http2(), origin.protocol) {
         (_, Protocol::FastCgi) => Ok(OriginConnection::FastCgi(FastCgiClient::new(
-            Transport::Tls(stream),
-            rules,
+            transport, rules,
         ))),
         (true, _) => Ok(OriginConnection::Multiplexed(h2::start(
-            Transport::Tls(stream),
-            timeouts,
-            rules,
+            transport, timeouts, rules,
         ))),
         (false, Protocol::Http2) => Err(RequestFailure::unsent(
             RequestPhase::Tls,
             FailureCause::Protocol("the origin does not speak HTTP/2".into()),
         )),
-        (false, _) => Ok(OriginConnection::Http1(Http1Client::new(
-            Transport::Tls(stream),
-            rules,
-        ))),
+        (false, _) => Ok(OriginConnection::Http1(Http1Client::new(transport, rules))),
     }
 }
 

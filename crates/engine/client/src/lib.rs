@@ -40,11 +40,16 @@ mod failure;
 mod fcgi;
 mod h1;
 mod h2;
+#[cfg(feature = "http3")]
 mod h3;
 mod message;
 mod origin;
 mod origin_exchange;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
 mod tls;
 mod upload;
 
@@ -57,6 +62,7 @@ pub use self::message::{ClientRequest, ClientRequestHead, ClientResponse, Stderr
 pub use self::origin::{Address, Origin, Protocol, ProxyHead, ResponseRules};
 pub use self::origin_exchange::OriginExchange;
 pub use self::streams::MultiplexedClient;
+#[cfg(feature = "tls")]
 pub use self::tls::{ClientTlsSettings, Tls};
 
 pub(crate) use self::message::refuses_body;

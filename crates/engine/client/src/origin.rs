@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use apus_codec::h1::HeadLimits;
 
-use crate::Tls;
+use crate::tls::Tls;
 
 /// The destination of a connection, and how to reach it. Requests may share connections if, and only if,
 /// their origins are equal: it is the key of a pool.
@@ -90,6 +90,7 @@ pub enum Protocol {
     /// Over TLS the origin chooses one of the two (RFC 7301); in clear text it is HTTP/1.1.
     Auto,
     /// HTTP/3. The origin needs TLS and an IP address, and gets no PROXY protocol head.
+    #[cfg(feature = "http3")]
     Http3,
     /// FastCGI, to an application such as PHP-FPM.
     FastCgi,

@@ -5,14 +5,18 @@ use std::fmt;
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+#[cfg(feature = "http3")]
+use std::sync::OnceLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+#[cfg(feature = "http3")]
 use apus_quic::{QuicClientTls, QuicTlsError};
-use apus_transport::StreamSocket;
 use apus_transport::tls::{
     AnyCertificate, Certificate, MinVersion, TlsError, TlsStream, server_verifier,
 };
+use apus_transport::{StreamSocket, Transport};
 use aws_lc_rs::digest::{Context, SHA256};
+#[cfg(feature = "http3")]
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -62,6 +66,7 @@ pub struct Tls {
 struct TlsConfigs {
     tcp: Arc<ClientConfig>,
     /// Made when it is needed first.
+    #[cfg(feature = "http3")]
     quic: OnceLock<QuicClientTls>,
 }
 
@@ -92,6 +97,7 @@ impl Tls {
         }
         let configs = Arc::new(TlsConfigs {
             tcp: Arc::new(config(settings, authorities)?),
+            #[cfg(feature = "http3")]
             quic: OnceLock::new(),
         });
         live.insert(identity, Arc::downgrade(&configs));
@@ -108,17 +114,18 @@ impl Tls {
         &self,
         socket: StreamSocket,
         protocols: &[&[u8]],
-    ) -> io::Result<Box<TlsStream>> {
+    ) -> io::Result<Transport> {
         let protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let (config, name) = (Arc::clone(&self.configs.tcp), self.name.clone());
         let session = ClientConnection::new_with_alpn(config, name, protocols)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut stream = Box::new(TlsStream::new(socket, session));
         poll_fn(|cx| stream.poll_handshake(cx)).await?;
-        Ok(stream)
+        Ok(Transport::Tls(stream))
     }
 
     /// The same settings for QUIC, with this protocol by ALPN. Early data is never sent: an attacker could repeat it.
+    #[cfg(feature = "http3")]
     pub(crate) fn quic(&self, protocol: &[u8]) -> Result<QuicClientTls, QuicTlsError> {
         if let Some(quic) = self.configs.quic.get() {
             return Ok(quic.clone());

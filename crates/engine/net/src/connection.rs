@@ -110,14 +110,14 @@ pub(crate) async fn establish<'a>(
             let handshake = Box::pin(tls::accept(&settings, client, slot, &worker.buffers));
             match handshake.await {
                 Ok(tls::AcceptedTls {
-                    stream,
+                    transport,
                     info: tls,
                     has_http3,
                 }) => {
                     worker.counters.handshakes.add(1);
                     info.tls = Some(tls);
                     alt_svc = AltSvc::new(has_http3);
-                    Transport::Tls(stream)
+                    transport
                 }
                 Err(error) => {
                     worker.counters.handshake_failures.add(1);
@@ -128,8 +128,7 @@ pub(crate) async fn establish<'a>(
             }
         }
     };
-    let is_http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
-    Some(if is_http2 {
+    Some(if transport.is_http2() {
         EstablishedConnection::Http2(Box::new(Http2Handoff {
             transport,
             info: Rc::new(info),

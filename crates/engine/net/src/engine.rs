@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use apus_quic::QuicSocket;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
-use crate::h3::{Http3Sockets, NewSockets, bind_until_udp_is_free, needs_free_udp_port};
+use crate::h3::{
+    Http3Sockets, NewSockets, QuicSocket, bind_until_udp_is_free, needs_free_udp_port,
+};
 use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::port_owner::{PortOwner, owner_of};
@@ -444,6 +445,7 @@ fn spawn(
             }
             // The first random number of a process takes tens of milliseconds, in which entropy is gathered.
             // No request should wait for it.
+            #[cfg(feature = "random")]
             let _ = aws_lc_rs::rand::fill(&mut [0]);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,5 +1,6 @@
-//! The settings of HTTP/3 at one address.
+//! The settings of HTTP/3 at one address, and the secret of its keys.
 
+use std::fmt;
 use std::time::Duration;
 
 use apus_h3::H3ErrorCode;
@@ -62,5 +63,26 @@ impl Http3Settings {
             max_bidirectional_streams: limits.h2_max_concurrent_streams,
             max_unidirectional_streams: UNIDIRECTIONAL_STREAMS,
         }
+    }
+}
+
+/// A secret from which the keys of HTTP/3 are derived: for stateless resets, connection IDs and tokens.
+#[derive(Clone, Copy)]
+pub struct Http3Secret([u8; 32]);
+
+impl Http3Secret {
+    /// These random bytes, which are to be kept secret.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Http3Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Http3Secret")
     }
 }

@@ -37,6 +37,11 @@
 //! that end with the server; `trusted_file` decides which files root reads, and through which links; `development` has
 //! the address that `apus dev` gives to an application.
 //!
+//! # Features
+//!
+//! `tls` is TLS, and `http3` HTTP/3 over QUIC with it. Without a feature, a module of the same name (`tls_off`, `h3_off`) takes
+//! the place of the one that it leaves out, with types that have no values.
+//!
 //! # Decisions
 //!
 //! - **Deadlines are numbers in a table** that is checked when the earliest is due (`connection_table`). Setting one
@@ -68,7 +73,15 @@ mod embedded;
 mod engine;
 mod h1;
 mod h2;
+#[cfg(feature = "http3")]
 mod h3;
+#[cfg(not(feature = "http3"))]
+#[path = "h3_off.rs"]
+mod h3;
+#[cfg(feature = "http3")]
+mod http3_settings;
+#[cfg(not(feature = "http3"))]
+#[path = "http3_settings_off.rs"]
 mod http3_settings;
 mod limits;
 mod linger;
@@ -78,24 +91,32 @@ mod port_owner;
 mod proxy;
 mod run;
 mod scheduler;
+mod slow_receivers;
 mod spawn;
 mod stop;
 mod streams;
+#[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
 mod trusted_file;
 mod tunnel_limits;
 mod worker;
 
 pub use account::{AccountError, SystemAccount};
+#[cfg(feature = "http3")]
 pub use apus_quic::{CongestionControl, RetryMode};
 pub use counters::{WorkerStatus, WorkerTotals};
 pub use development::{DEVELOPMENT_SOCKET, DevelopmentSocket, DevelopmentSocketTaken};
 pub use embedded::EmbeddedWorker;
 pub use engine::{Engine, EngineStartError, EngineStatus};
-pub use http3_settings::Http3Settings;
+#[cfg(feature = "http3")]
+pub use http3_settings::{Http3Secret, Http3Settings};
 pub use limits::Limits;
 pub use listen::{Binder, bind_listener};
-pub use plan::{EnginePlan, Http3Secret, ListenAddress, ListenerPlan};
+pub use plan::{EnginePlan, ListenAddress, ListenerPlan};
+pub use slow_receivers::SlowReceivers;
 pub use spawn::{fork, spawn_dependent, spawn_in_group};
 pub use stop::worker_stop;
 pub use trusted_file::read_trusted_file;

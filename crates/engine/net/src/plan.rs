@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use apus_http::{Network, ServiceFactory};
 
-use crate::http3_settings::Http3Settings;
+use crate::http3_settings::{Http3Secret, Http3Settings};
 use crate::limits::Limits;
 use crate::tls::TlsSettings;
 
@@ -26,27 +26,6 @@ pub struct EnginePlan {
     /// From which the keys of HTTP/3 are derived; `None` is a random one. With that of an earlier process, connections of that
     /// process are reset (RFC 9000 section 10.3), and its tokens are accepted. A reload does not change it.
     pub http3_secret: Option<Http3Secret>,
-}
-
-/// A secret from which the keys of HTTP/3 are derived: for stateless resets, connection IDs and tokens.
-#[derive(Clone, Copy)]
-pub struct Http3Secret([u8; 32]);
-
-impl Http3Secret {
-    /// These random bytes, which are to be kept secret.
-    pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Http3Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Http3Secret")
-    }
 }
 
 impl EnginePlan {
@@ -129,6 +108,7 @@ impl ListenAddress {
     }
 
     /// The port of an address of TCP.
+    #[cfg(feature = "http3")]
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp { address, .. } => Some(address.port()),

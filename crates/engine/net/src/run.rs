@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_quic::QuicSocket;
 use apus_transport::descriptors;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -16,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::accept::{self, AcceptSocket};
 use crate::connection_table::{ConnectionCount, NEVER};
 use crate::counters::WorkerCounters;
-use crate::h3::Http3Endpoint;
+use crate::h3::{Http3Endpoint, QuicSocket};
 use crate::listen::BoundSocket;
 use crate::plan::{EnginePlan, ListenAddress, ListenerPlan};
 use crate::scheduler::TickScheduler;

@@ -20,6 +20,10 @@
 //! - [`tunnel`]: a connection or a stream that became one, for Upgrade and CONNECT.
 //! - `send_rate`: how slowly a client may take a response.
 //!
+//! # Features
+//!
+//! `tls` is TLS by rustls and aws-lc-rs. Without it there is no module `tls`, and a [`Transport`] is in clear text.
+//!
 //! # Decisions
 //!
 //! - **tokio, not epoll or `io_uring`.** Our own epoll and `io_uring` loops took the same CPU time per request, within
@@ -51,7 +55,11 @@ mod read_interest;
 mod send_rate;
 mod socket;
 mod stream_wakers;
+#[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
 mod transport;
 pub mod tunnel;
 mod unread;

@@ -95,6 +95,14 @@ impl Transport {
         }
     }
 
+    /// Whether ALPN (RFC 7301) settled on HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        match self {
+            Self::Clear(_) => false,
+            Self::Tls(stream) => stream.is_http2(),
+        }
+    }
+
     /// Sends the encrypted bytes that TLS still holds.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

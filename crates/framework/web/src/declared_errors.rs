@@ -6,6 +6,7 @@ use std::any::TypeId;
 use apus_handler::HttpError;
 use apus_handler::HttpErrorType;
 
+#[cfg(feature = "auth")]
 use crate::session::SessionError;
 
 /// An error type that `#[http_error]` declares.
@@ -26,6 +27,7 @@ impl DeclaredHttpError {
 
 /// The types of the framework and its crates.
 const KNOWN: &[HttpErrorType] = &[
+    #[cfg(feature = "auth")]
     HttpErrorType::of::<SessionError>(),
     #[cfg(feature = "jobs")]
     HttpErrorType::of::<apus_jobs::JobError>(),

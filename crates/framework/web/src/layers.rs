@@ -28,11 +28,13 @@
 
 pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 pub use apus_http::RequestId;
+#[cfg(feature = "etag")]
+pub use apus_layers::Etag;
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::RateLimit;
 pub use apus_layers::{
-    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, Etag, ForceHttps, Hsts, ListedOrigins,
-    Logged, Metrics, MetricsHandler, RequestIds, SecurityHeaders, Timeout,
+    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, ForceHttps, Hsts, ListedOrigins, Logged,
+    Metrics, MetricsHandler, RequestIds, SecurityHeaders, Timeout,
 };
 
 #[cfg(feature = "compress")]

@@ -14,18 +14,27 @@
 //!
 //! # Features
 //!
-//! None is on by default: a hello world needs none. `full` has all of them.
+//! Those that are said to be are on by default: what an application that faces clients needs. `full` has all of them. An
+//! application that needs little, for example behind a proxy that does TLS, builds in a fraction of the time without them:
+//!
+//! ```toml
+//! apus = { version = "0.1", default-features = false, features = ["macros", "templates"] }
+//! ```
 //!
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
 //! | `acme` | certificates by ACME, for example of Let's Encrypt |
+//! | `auth` | by default: sessions, CSRF tokens, and the layers of authentication: Basic, tokens, signed links |
 //! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
 //! | `cache` | a shared cache in front of a service |
-//! | `compress` | compressed responses: gzip, Brotli, Zstandard |
-//! | `files` | static files, and files by hashed names |
+//! | `compress` | by default: compressed responses: gzip, Brotli, Zstandard |
+//! | `etag` | by default: the layer for entity tags |
+//! | `files` | static files, and files by hashed names; they are compressed by gzip, and with `compress` by Brotli and Zstandard |
 //! | `full` | everything |
+//! | `http3` | by default: HTTP/3 over QUIC, with `tls` |
 //! | `i18n` | texts in several languages |
+//! | `idna` | by default: hosts with names in other scripts than ASCII |
 //! | `jobs` | background jobs and schedules |
 //! | `jwt` | the layer for JSON Web Tokens |
 //! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
@@ -36,15 +45,18 @@
 //! | `proxy` | the reverse proxy |
 //! | `rate-limit` | the layer for limits on the rate of requests |
 //! | `redis` | sessions and rooms of WebSockets in Redis |
+//! | `regex` | by default: regular expressions in paths of routes and names of hosts; rules for files by patterns of paths |
 //! | `s3` | object stores that are compatible with S3, for `storage` |
 //! | `settings` | settings from a TOML file, a .env file and the environment |
 //! | `sites` | sites with server names and locations, as in `apus.toml` |
 //! | `sql` | SQLite, PostgreSQL and MariaDB, with migrations |
 //! | `storage` | files of an application, in a folder or an object store |
 //! | `templates` | pages from templates |
+//! | `tls` | by default: TLS: HTTPS |
 //! | `tower` | services of the tower ecosystem in an `App`, and the reverse |
 //! | `validate` | forms, queries and JSON whose fields have rules |
 //! | `value-cache` | a cache of values, in memory or in Redis |
+//! | `websocket` | by default: handlers and rooms of WebSockets |
 //!
 //! # How a request is served
 //!
@@ -96,6 +108,7 @@ mod app;
 pub mod assets;
 #[cfg(feature = "macros")]
 pub mod attributes;
+#[cfg(feature = "auth")]
 pub mod auth;
 #[cfg(feature = "cache")]
 pub mod cached;
@@ -112,6 +125,7 @@ pub mod php;
 mod router;
 mod server;
 mod server_service;
+#[cfg(feature = "auth")]
 pub mod session;
 pub mod sse;
 #[cfg(feature = "templates")]
@@ -123,6 +137,7 @@ pub mod tower;
 pub mod upstream;
 #[cfg(feature = "validate")]
 pub mod validate;
+#[cfg(feature = "websocket")]
 pub mod websocket;
 
 #[cfg(feature = "account")]
@@ -157,8 +172,10 @@ pub use apus_compress::CompressedFactory;
 pub use apus_handler::error_page;
 #[cfg(feature = "blocked-stacks")]
 pub use apus_handler::report_blocked_stacks;
+#[cfg(all(feature = "macros", feature = "websocket"))]
+pub use attributes::ws;
 #[cfg(feature = "macros")]
-pub use attributes::{delete, embedded, get, handler, http_error, patch, post, put, route, ws};
+pub use attributes::{delete, embedded, get, handler, http_error, patch, post, put, route};
 #[cfg(feature = "files")]
 pub use files::Files;
 pub use router::{RouteError, RouteErrors};
@@ -168,6 +185,7 @@ pub use server::{Running, Server, StartError, StopHandle, Stopping};
 pub use sse::Sse;
 #[cfg(feature = "validate")]
 pub use validate::Valid;
+#[cfg(feature = "websocket")]
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
@@ -185,6 +203,7 @@ pub use apus_http::{
 };
 pub use apus_layers::Readiness;
 pub use apus_net::Limits;
+#[cfg(feature = "tls")]
 pub use apus_transport::tls::Certificate;
 pub use http::HeaderMap;
 /// The tokio that workers and tasks run on: for timers, channels, sockets. Each worker has a runtime for

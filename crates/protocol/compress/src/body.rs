@@ -10,7 +10,8 @@ use apus_http::{Body, BodyError, BodyStream, ConnectionReservation, FileRange, F
 use bytes::{Bytes, BytesMut};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::encoder::{ContentEncoder, Encoding, PIECE};
+use crate::encoder::ContentEncoder;
+use crate::encoding::{Encoding, PIECE};
 
 /// Brotli is flushed after this number of bytes. It would hold back twice its window otherwise, in
 /// memory that is several times as much.

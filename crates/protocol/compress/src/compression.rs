@@ -52,6 +52,15 @@ impl Compression {
             Coding::Identity => false,
         }
     }
+
+    /// The level of a coding.
+    pub(crate) fn level(&self, coding: Coding) -> u8 {
+        match coding {
+            Coding::Brotli => self.brotli_level,
+            Coding::Zstd => self.zstd_level,
+            Coding::Gzip | Coding::Identity => self.gzip_level,
+        }
+    }
 }
 
 impl Default for Compression {

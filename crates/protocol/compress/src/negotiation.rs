@@ -188,17 +188,12 @@ impl EncodingNegotiation {
     }
 
     fn offers_any(self) -> bool {
-        let compression = self.compression;
-        compression.brotli || compression.zstd || compression.gzip
+        let mut codings = Coding::ALL.into_iter();
+        codings.any(|coding| self.compression.allows(coding))
     }
 
     fn allows(self, coding: Coding) -> bool {
-        match coding {
-            Coding::Brotli => self.compression.brotli,
-            Coding::Zstd => self.compression.zstd,
-            Coding::Gzip => self.compression.gzip,
-            Coding::Identity => true,
-        }
+        coding == Coding::Identity || self.compression.allows(coding)
     }
 
     /// Whether the response is text of the minimum length.

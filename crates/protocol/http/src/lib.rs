@@ -57,6 +57,7 @@
 
 mod authority;
 mod body;
+mod byte_vector;
 mod cache_bypass;
 mod characters;
 mod client;

@@ -149,79 +149,82 @@ fn padded(bytes: &[u8]) -> [u8; blocks::BYTES] {
 
 /// Blocks of 16 bytes.
 mod blocks {
-    use wide::u8x16;
+    use crate::byte_vector::ByteVector;
 
     pub(super) const BYTES: usize = 16;
 
     /// How many bytes at the start are letters and hyphens. The letters among them become lower case.
     pub(super) fn lower_case_letters_and_hyphens(block: &mut [u8; BYTES]) -> usize {
-        let bytes = u8x16::new(*block);
-        let found = leading(is_letter(bytes) | bytes.simd_eq(u8x16::splat(b'-')));
+        let bytes = ByteVector::new(*block);
+        let found = leading(is_letter(bytes) | bytes.simd_eq(ByteVector::splat(b'-')));
         // A hyphen has this bit, too.
         let count = u8::try_from(found).unwrap_or(u8::MAX);
-        let is_found = INDEXES.max(u8x16::splat(count)).simd_ne(INDEXES);
-        *block = (bytes | (is_found & u8x16::splat(0x20))).to_array();
+        let is_found = indexes().max(ByteVector::splat(count)).simd_ne(indexes());
+        *block = (bytes | (is_found & ByteVector::splat(0x20))).to_array();
         found
     }
 
     /// How many bytes at the start are letters, digits, hyphens and dots.
     pub(super) fn letters_digits_hyphens_and_dots(block: &[u8; BYTES]) -> usize {
-        let bytes = u8x16::new(*block);
-        let is_slash = bytes.simd_eq(u8x16::splat(b'/'));
+        let bytes = ByteVector::new(*block);
+        let is_slash = bytes.simd_eq(ByteVector::splat(b'/'));
         leading(is_letter(bytes) | (is_between(bytes, b'-', b'9') & !is_slash))
     }
 
     /// How many bytes at the start are visible ASCII other than `delimiter`.
     pub(super) fn visible_before(block: &[u8; BYTES], delimiter: u8) -> usize {
-        let bytes = u8x16::new(*block);
-        let is_delimiter = bytes.simd_eq(u8x16::splat(delimiter));
+        let bytes = ByteVector::new(*block);
+        let is_delimiter = bytes.simd_eq(ByteVector::splat(delimiter));
         leading(is_between(bytes, b'!', b'~') & !is_delimiter)
     }
 
     /// Whether the first bytes hold no percent sign, no control byte, and no slash before a slash or a dot.
     pub(super) fn is_plain_path(block: &[u8; BYTES], first: usize) -> bool {
-        let bytes = u8x16::new(*block);
-        let is_slash = bytes.simd_eq(u8x16::splat(b'/'));
-        let is_slash_or_dot = is_slash | bytes.simd_eq(u8x16::splat(b'.'));
-        let is_percent = bytes.simd_eq(u8x16::splat(b'%'));
-        let is_delete = bytes.simd_eq(u8x16::splat(0x7f));
+        let bytes = ByteVector::new(*block);
+        let is_slash = bytes.simd_eq(ByteVector::splat(b'/'));
+        let is_slash_or_dot = is_slash | bytes.simd_eq(ByteVector::splat(b'.'));
+        let is_percent = bytes.simd_eq(ByteVector::splat(b'%'));
+        let is_delete = bytes.simd_eq(ByteVector::splat(0x7f));
         let is_special = !is_between(bytes, b' ', u8::MAX) | is_percent | is_delete;
         let slashes = is_slash.to_bitmask() & (is_slash_or_dot.to_bitmask() >> 1);
         let found = (slashes | is_special.to_bitmask()).trailing_zeros();
         found as usize >= first
     }
 
-    fn is_letter(bytes: u8x16) -> u8x16 {
-        is_between(bytes | u8x16::splat(0x20), b'a', b'z')
+    fn is_letter(bytes: ByteVector) -> ByteVector {
+        is_between(bytes | ByteVector::splat(0x20), b'a', b'z')
     }
 
-    fn is_between(bytes: u8x16, first: u8, last: u8) -> u8x16 {
-        let from_first = bytes.max(u8x16::splat(first)).simd_eq(bytes);
-        from_first & bytes.min(u8x16::splat(last)).simd_eq(bytes)
+    fn is_between(bytes: ByteVector, first: u8, last: u8) -> ByteVector {
+        let from_first = bytes.max(ByteVector::splat(first)).simd_eq(bytes);
+        from_first & bytes.min(ByteVector::splat(last)).simd_eq(bytes)
     }
 
     /// How many bytes at the start a field value may hold.
     pub(super) fn valid_in_values(block: &[u8; BYTES]) -> usize {
-        let bytes = u8x16::new(*block);
-        let is_high = bytes.max(u8x16::splat(0x20)).simd_eq(bytes);
-        let is_tab = bytes.simd_eq(u8x16::splat(b'\t'));
-        let is_delete = bytes.simd_eq(u8x16::splat(0x7f));
+        let bytes = ByteVector::new(*block);
+        let is_high = bytes.max(ByteVector::splat(0x20)).simd_eq(bytes);
+        let is_tab = bytes.simd_eq(ByteVector::splat(b'\t'));
+        let is_delete = bytes.simd_eq(ByteVector::splat(0x7f));
         leading((is_high | is_tab) & !is_delete)
     }
 
     /// Changes the letters among the first bytes to lower case.
     pub(super) fn make_lower_case(block: &mut [u8; BYTES], first: usize) {
-        let bytes = u8x16::new(*block);
+        let bytes = ByteVector::new(*block);
         let is_upper = is_between(bytes, b'A', b'Z');
         let count = u8::try_from(first).unwrap_or(u8::MAX);
-        let is_first = INDEXES.max(u8x16::splat(count)).simd_ne(INDEXES);
-        *block = (bytes | (is_upper & is_first & u8x16::splat(0x20))).to_array();
+        let is_first = indexes().max(ByteVector::splat(count)).simd_ne(indexes());
+        *block = (bytes | (is_upper & is_first & ByteVector::splat(0x20))).to_array();
     }
 
-    const INDEXES: u8x16 = u8x16::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    /// The index of each place.
+    fn indexes() -> ByteVector {
+        ByteVector::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15])
+    }
 
     /// How many bytes at the start have all bits set.
-    fn leading(matches: u8x16) -> usize {
+    fn leading(matches: ByteVector) -> usize {
         matches.to_bitmask().trailing_ones() as usize
     }
 }

@@ -3,10 +3,14 @@
 //! # Modules
 //!
 //! - `server_names`: the site of a host, in the order exact name, `*.name`, `name.*`, regular expression, default.
-//!   `hashed` makes the lookup of exact names cheap.
-//! - `host_name`: the form in which names of hosts are compared (IDNA), and names that no certificate authority
-//!   accepts.
-//! - `glob`: patterns of paths.
+//! - `host_name`: the form in which names of hosts are compared (IDNA). `uncertifiable`: names that no certificate authority
+//!   accepts. `regex_name`: names that are regular expressions.
+//! - `glob`: patterns of paths. `hashed`: names of files with a content hash.
+//!
+//! # Features
+//!
+//! `idna` is for names in other scripts, with the tables of Unicode (25 packages). `regex` is for globs and for server names
+//! that are regular expressions. Without a feature, a name that needs it is invalid, and the error names the feature.
 //!
 //! # Decisions
 //!
@@ -20,13 +24,26 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "regex")]
 mod glob;
+#[cfg(feature = "regex")]
 mod hashed;
 mod host_name;
+#[cfg(feature = "regex")]
+mod regex_name;
+#[cfg(not(feature = "regex"))]
+#[path = "regex_name_off.rs"]
+mod regex_name;
 mod server_names;
+#[cfg(feature = "idna")]
+mod uncertifiable;
 
+#[cfg(feature = "regex")]
 pub use glob::{Glob, InvalidGlob};
-pub use host_name::{canonical_host_name, uncertifiable};
+pub use host_name::canonical_host_name;
+pub use regex_name::InvalidNameRegex;
 pub use server_names::{
     InvalidServerName, ServerName, ServerNameMatch, ServerNames, certificate_covers,
 };
+#[cfg(feature = "idna")]
+pub use uncertifiable::uncertifiable;

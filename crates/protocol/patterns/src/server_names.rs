@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use regex::{Regex, RegexBuilder};
-
 use crate::host_name::canonical_host_name;
+use crate::regex_name::{InvalidNameRegex, NameRegex};
 
 /// A server name of a site: `example.com`, `*.example.com`, `www.example.*` or `~regex`.
 ///
@@ -22,7 +21,7 @@ enum ServerNameKind {
     Leading(Box<str>),
     /// `www.example` of `www.example.*`.
     Trailing(Box<str>),
-    Regex(Regex),
+    Regex(NameRegex),
 }
 
 impl FromStr for ServerName {
@@ -30,11 +29,12 @@ impl FromStr for ServerName {
 
     fn from_str(text: &str) -> Result<Self, InvalidServerName> {
         if let Some(pattern) = text.strip_prefix('~') {
-            return RegexBuilder::new(pattern)
-                .case_insensitive(true)
-                .build()
+            return NameRegex::parse(pattern)
                 .map(|regex| Self(ServerNameKind::Regex(regex)))
                 .map_err(InvalidServerName::Regex);
+        }
+        if !cfg!(feature = "idna") && !text.is_ascii() {
+            return Err(InvalidServerName::NotAscii);
         }
         let name = canonical_host_name(text).ok_or(InvalidServerName::Host)?;
         if let Some(rest) = name.strip_prefix("*.") {
@@ -88,18 +88,23 @@ fn host_name(text: &str) -> Result<Box<str>, InvalidServerName> {
 pub enum InvalidServerName {
     /// Not a host name.
     Host,
+    /// A name in another script than ASCII, without the feature `idna`.
+    NotAscii,
     /// A `*` that is neither the first nor the last label.
     Wildcard,
     /// A port, which belongs into `listen`.
     Port,
     /// The regular expression has an error.
-    Regex(regex::Error),
+    Regex(InvalidNameRegex),
 }
 
 impl fmt::Display for InvalidServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("a server name is a host name such as example.com"),
+            Self::NotAscii => f.write_str(
+                "a name in another script needs the feature `idna`, or A-labels (`xn--...`)",
+            ),
             Self::Wildcard => f.write_str(
                 "a * stands for whole labels at one end: *.example.com or www.example.*",
             ),
@@ -141,7 +146,7 @@ pub struct ServerNames {
     exact: HashMap<Box<str>, usize>,
     leading: HashMap<Box<str>, usize>,
     trailing: HashMap<Box<str>, usize>,
-    regexes: Vec<(Regex, usize)>,
+    regexes: Vec<(NameRegex, usize)>,
 }
 
 impl ServerNames {
@@ -190,7 +195,7 @@ impl ServerNames {
         }
         self.regexes
             .iter()
-            .find(|(regex, _)| regex.is_match(host))
+            .find(|(regex, _)| regex.matches(host))
             .map(|(_, site)| (*site, ServerNameMatch::Regex))
     }
 }

@@ -12,6 +12,10 @@
 //!   forms beside a file or made once. `entry`, `changes`: what is kept in memory, and when it is looked at again.
 //!   `listing`, `page`: the pages of folders.
 //!
+//! # Features
+//!
+//! `globs` is for rules by patterns of paths: `Files::protected`, `Files::cache_control`.
+//!
 //! # Decisions
 //!
 //! - **What a worker knows about files is its own.** Nothing needs a lock, and each core has its files in its own
@@ -28,6 +32,8 @@
 mod body;
 mod changes;
 mod entry;
+#[cfg(not(feature = "globs"))]
+mod glob_off;
 mod listing;
 mod page;
 mod path_resolver;
@@ -47,8 +53,11 @@ pub use apus_compress::Compression;
 use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_transport::coarse_now;
 
+#[cfg(feature = "globs")]
 pub use apus_patterns::{Glob, InvalidGlob};
 use changes::ChangeCount;
+#[cfg(not(feature = "globs"))]
+use glob_off::Glob;
 pub use service::FilesOutcome;
 pub use service::FilesService;
 pub use tree::Symlinks;
@@ -236,6 +245,7 @@ impl Files {
     }
 
     /// Paths below the root that are never found.
+    #[cfg(feature = "globs")]
     #[must_use]
     pub fn protected(mut self, paths: impl IntoIterator<Item = Glob>) -> Self {
         self.options.protected = paths.into_iter().collect();
@@ -243,6 +253,7 @@ impl Files {
     }
 
     /// `Cache-Control` by the path of the file below the root; the first matching pattern counts.
+    #[cfg(feature = "globs")]
     #[must_use]
     pub fn cache_control(mut self, rules: impl IntoIterator<Item = (Glob, HeaderValue)>) -> Self {
         self.options.cache_control = rules.into_iter().collect();

@@ -58,6 +58,7 @@ pub mod requirement;
 pub mod respond;
 mod route_check;
 pub mod state;
+#[cfg(feature = "websocket")]
 mod websocket;
 
 pub use arguments::BodyMarker;

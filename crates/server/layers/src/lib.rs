@@ -27,12 +27,14 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "auth")]
 pub mod auth;
 mod catch_panic;
 #[cfg(any(feature = "password", feature = "rate-limit"))]
 mod client_network;
 mod client_wait;
 mod cors;
+#[cfg(feature = "etag")]
 mod etag;
 mod force_https;
 mod hsts;
@@ -47,6 +49,7 @@ mod timeout;
 
 pub use catch_panic::CatchPanic;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
+#[cfg(feature = "etag")]
 pub use etag::Etag;
 pub use force_https::ForceHttps;
 pub use hsts::{Hsts, HstsField};

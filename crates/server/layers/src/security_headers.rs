@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode, header};
-use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use apus_handler::{Error, FromRequestHead, Matched, Middleware, Next, RouteCheck};
 
@@ -163,8 +163,9 @@ impl CspNonce {
     /// 128 random bits.
     fn new() -> Option<Self> {
         let mut bytes = [0; 16];
-        rand::fill(&mut bytes).ok()?;
-        Some(Self(STANDARD.encode(bytes).into()))
+        // The system fills up to 256 bytes at once.
+        let filled = getrandom(&mut bytes, GetRandomFlags::empty()).ok()?;
+        (filled == bytes.len()).then(|| Self(STANDARD.encode(bytes).into()))
     }
 }
 

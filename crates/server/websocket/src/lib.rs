@@ -49,7 +49,7 @@ pub use self::settings::WebSocketSettings;
 pub use self::socket::{Receiver, Sender, WebSocket};
 pub use self::state::{DisconnectReason, SendError};
 pub use self::upgrade::WebSocketUpgrade;
-pub use self::worker_rooms::SlowReceivers;
+pub use apus_net::SlowReceivers;
 
 pub use crate::codec::{
     ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,

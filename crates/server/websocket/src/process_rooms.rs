@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use apus_net::SlowReceivers;
+
 use crate::codec::{Compression, Message, PreparedMessage};
 use tokio::sync::mpsc;
 
-use super::worker_rooms::{SlowReceivers, WorkerRooms};
+use super::worker_rooms::WorkerRooms;
 
 pub(super) struct ProcessRooms {
     /// Unique in the process.

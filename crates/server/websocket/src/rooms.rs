@@ -18,7 +18,7 @@ use super::process_rooms::ProcessRooms;
 use super::redis::RedisLink;
 use super::socket::Sender;
 use super::state::RoomTable;
-use super::worker_rooms::SlowReceivers;
+use apus_net::SlowReceivers;
 
 /// Rooms by name, shared by all workers: clones are the same rooms.
 ///

@@ -4,19 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use apus_net::SlowReceivers;
+
 use crate::codec::PreparedMessage;
 
 use super::state::{RoomMembership, RoomTable, SendError, SharedSocket};
-
-/// What happens to a message for a socket whose send buffer is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SlowReceivers {
-    /// The socket misses this message.
-    Skip,
-    /// The socket is closed with 1013: a client that reconnects knows that it missed messages.
-    #[default]
-    Close,
-}
 
 /// The rooms with the sockets of one worker.
 pub(super) struct WorkerRooms {

@@ -208,6 +208,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
     }
 
     /// The origin needs no more of a request's body, and may still respond (RFC 9114 section 4.1.1).
+    #[cfg(feature = "http3")]
     pub(crate) fn take_body_refused(&mut self, key: StreamKey<P::Id>) {
         if let Some(stream) = self.table.get(key) {
             stream.request_body.forget();

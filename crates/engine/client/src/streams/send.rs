@@ -25,6 +25,7 @@ enum SourcePoll {
 
 impl<P: ClientProtocol> OriginStreams<P> {
     /// Notes that the origin took some of a stream's body.
+    #[cfg(feature = "http3")]
     pub(crate) fn note_sent(&mut self, key: StreamKey<P::Id>) {
         if let Some(request_body) = self.request_body(key) {
             request_body.moved_at = coarse_now();

@@ -26,6 +26,7 @@ use apus_h3::{H3Config, H3Connection, H3Error, H3ErrorCode};
 use apus_h3_quic::{Http3Input, Http3Transport};
 use apus_http::{ConnectionInfo, Peer, ResponseOutcome};
 use apus_quic::QuicConnection;
+pub(crate) use apus_quic::QuicSocket;
 use apus_transport::{canonical, yield_to_events};
 use bytes::Bytes;
 

@@ -48,6 +48,7 @@ impl CompletionObservers {
     }
 
     /// Notes that the transport has the whole response: what follows is not the time of the server.
+    #[cfg(feature = "http3")]
     pub(crate) fn sent_all(&mut self) {
         self.sent_in = Some(self.arrived.elapsed());
     }

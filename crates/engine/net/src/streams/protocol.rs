@@ -34,6 +34,10 @@ pub(crate) enum Stall {
     /// That the client opens the window of the connection, for which all its streams compete.
     Connection,
     /// One of these, or the network.
+    #[cfg_attr(
+        not(feature = "http3"),
+        expect(dead_code, reason = "QUIC does not say which")
+    )]
     Unknown,
 }
 

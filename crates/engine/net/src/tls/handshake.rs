@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, Peer, TlsInfo, TlsVersion};
-use apus_transport::StreamSocket;
 use apus_transport::buffers::BufferPool;
 use apus_transport::tls::TlsStream;
+use apus_transport::{StreamSocket, Transport};
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -36,7 +36,7 @@ const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain
 
 /// A connection whose handshake is complete.
 pub(crate) struct AcceptedTls {
-    pub(crate) stream: Box<TlsStream>,
+    pub(crate) transport: Transport,
     pub(crate) info: TlsInfo,
     /// Whether the site is served over HTTP/3, too.
     pub(crate) has_http3: bool,
@@ -128,7 +128,7 @@ pub(crate) async fn accept(
     };
     Ok(AcceptedTls {
         info: tls_info(&stream, &site),
-        stream,
+        transport: Transport::Tls(stream),
         has_http3: site.quic.is_some(),
     })
 }

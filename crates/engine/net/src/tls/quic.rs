@@ -7,7 +7,8 @@ use apus_http::{TlsInfo, TlsVersion};
 use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
 
 use super::handshake::identity;
-use super::settings::{HandshakeClient, OnDemandLookup, QuicSite, TlsSettings};
+use super::settings::{HandshakeClient, OnDemandLookup, TlsSettings};
+use super::site_quic::{QuicSite, SiteQuic};
 
 impl SelectServerTls for TlsSettings {
     fn select(
@@ -16,12 +17,13 @@ impl SelectServerTls for TlsSettings {
         client: Option<IpAddr>,
     ) -> Option<Arc<QuicServerTls>> {
         let client = client.map_or(HandshakeClient::Unproven, HandshakeClient::Proven);
-        match self.on_demand(server_name, client) {
+        let quic = match self.on_demand(server_name, client) {
             OnDemandLookup::NotCovered => self.site(server_name)?.quic.clone(),
             OnDemandLookup::Ready(site) => site.0.quic.clone(),
             // A client comes over TCP first, and learns of HTTP/3 there.
             _ => None,
-        }
+        };
+        quic.map(|SiteQuic(tls)| tls)
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct TlsSessions {
     pub(super) ticketer: Arc<dyn ProducesTickets>,
     pub(super) storage: Arc<dyn StoresServerSessions>,
     /// The sessions of QUIC, each of which can be resumed once: their early data is not accepted again.
+    #[cfg(feature = "http3")]
     pub(super) quic_storage: Arc<dyn StoresServerSessions>,
 }
 
@@ -48,6 +49,7 @@ impl TlsSessions {
                 Some(secrets) => Arc::new(SiteTickets::new(Arc::clone(secrets), identity)),
             },
             storage: ServerSessionMemoryCache::new(capacity),
+            #[cfg(feature = "http3")]
             quic_storage: ServerSessionMemoryCache::new(capacity),
         });
         live.insert(identity, Arc::downgrade(&sessions));

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_patterns::canonical_host_name;
-use apus_quic::QuicServerTls;
 use apus_transport::tls::{
     Certificate, MinVersion, PemFault, TlsError, authority_roots, certificates_from_pem,
     client_verifier, revocation_lists_from_pem,
@@ -21,6 +20,7 @@ use rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 
 use super::policy::TlsPolicy;
 use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
+use super::site_quic::SiteQuic;
 use super::tickets::TicketSecrets;
 
 /// The TLS settings of one site.
@@ -40,9 +40,11 @@ pub struct TlsSite {
     /// Protocols offered by ALPN (RFC 7301) over TCP, in the order of preference.
     pub alpn: Vec<Vec<u8>>,
     /// Whether the site is served over HTTP/3, where the listener has it.
+    #[cfg(feature = "http3")]
     pub http3: bool,
     /// Whether HTTP/3 clients that return may send requests without effects in early data (RFC 8446 section 2.3), which
     /// saves a round trip. Sites with client certificates have none.
+    #[cfg(feature = "http3")]
     pub early_data: bool,
 }
 
@@ -57,9 +59,31 @@ impl TlsSite {
             min_version: MinVersion::default(),
             policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            #[cfg(feature = "http3")]
             http3: true,
+            #[cfg(feature = "http3")]
             early_data: true,
         }
+    }
+
+    #[cfg(feature = "http3")]
+    fn has_http3(&self) -> bool {
+        self.http3
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn has_http3(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "http3")]
+    fn accepts_early_data(&self) -> bool {
+        self.early_data && matches!(self.client_auth, ClientAuth::None)
+    }
+
+    #[cfg(not(feature = "http3"))]
+    fn accepts_early_data(&self) -> bool {
+        false
     }
 
     /// The identity of this site: its names, its certificates and its client authentication.
@@ -242,15 +266,10 @@ pub(super) struct TlsSiteConfig {
     /// `None` while there is no certificate.
     pub(super) config: Option<Arc<ServerConfig>>,
     /// For HTTP/3; `None` if the site is not served over it.
-    pub(super) quic: Option<Arc<QuicServerTls>>,
+    pub(super) quic: Option<SiteQuic>,
     pub(super) certificate_names: Arc<[Box<str>]>,
     /// The configuration keeps only parts of it; a reload looks for the whole.
     _sessions: Option<Arc<TlsSessions>>,
-}
-
-/// What a QUIC connection has to know of its site.
-pub(super) struct QuicSite {
-    pub(super) certificate_names: Arc<[Box<str>]>,
 }
 
 impl TlsSettings {
@@ -277,7 +296,7 @@ impl TlsSettings {
             unknown: None,
             challenges: None,
             on_demand: None,
-            has_http3: sites.iter().any(|site| site.http3),
+            has_http3: sites.iter().any(TlsSite::has_http3),
         };
         for site in sites {
             let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS, secrets)?);
@@ -462,10 +481,11 @@ impl TlsSiteConfig {
             .iter()
             .flat_map(|certificate| certificate.names().iter().cloned())
             .collect();
-        let quic = if site.http3 {
-            Some(quic_tls(
-                site,
-                config.clone(),
+        let quic = if site.has_http3() {
+            let early_data = site.accepts_early_data();
+            Some(SiteQuic::new(
+                &config,
+                early_data,
                 &sessions,
                 &certificate_names,
             )?)
@@ -482,25 +502,6 @@ impl TlsSiteConfig {
             _sessions: Some(sessions),
         })
     }
-}
-
-/// The configuration of a site for HTTP/3. Its sessions are in memory, so that each can be resumed once: this is the
-/// guard against replays of early data.
-fn quic_tls(
-    site: &TlsSite,
-    mut config: ServerConfig,
-    sessions: &TlsSessions,
-    certificate_names: &Arc<[Box<str>]>,
-) -> Result<Arc<QuicServerTls>, TlsError> {
-    config.alpn_protocols = vec![b"h3".to_vec()];
-    config.session_storage = Arc::clone(&sessions.quic_storage);
-    let early_data = site.early_data && matches!(site.client_auth, ClientAuth::None);
-    let tls = QuicServerTls::new(config, early_data)
-        .map_err(|error| TlsError::new(error.to_string()))?
-        .with_site(Arc::new(QuicSite {
-            certificate_names: Arc::clone(certificate_names),
-        }));
-    Ok(Arc::new(tls))
 }
 
 /// The certificates of a site, in the order in which they are tried.

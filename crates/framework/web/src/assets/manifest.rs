@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 use apus_http::path;
 
@@ -139,17 +139,17 @@ pub(super) enum AssetName<'a> {
 }
 
 fn hash(file: &mut File) -> io::Result<String> {
-    let mut context = Context::new(&SHA256);
+    let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
             break;
         }
-        context.update(buffer.get(..read).unwrap_or_default());
+        hasher.update(buffer.get(..read).unwrap_or_default());
     }
-    let digest = context.finish();
-    let bytes = digest.as_ref().iter().take(DIGITS / 2);
+    let digest = hasher.finalize();
+    let bytes = digest.iter().take(DIGITS / 2);
     Ok(bytes.map(|byte| format!("{byte:02x}")).collect())
 }
 

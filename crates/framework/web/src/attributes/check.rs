@@ -1,7 +1,5 @@
 //! Functions that attributes call so that the compiler checks each argument of a handler.
 
-use crate::websocket::WebSocket;
-
 /// An argument of a function that runs on another thread, or what it returns.
 pub fn sent<T: SentValue>() {}
 
@@ -24,4 +22,5 @@ pub fn socket<T: SocketArgument>() {}
 )]
 pub trait SocketArgument {}
 
-impl SocketArgument for WebSocket {}
+#[cfg(feature = "websocket")]
+impl SocketArgument for crate::websocket::WebSocket {}

@@ -53,7 +53,9 @@ pub use crate::declared_errors::DeclaredHttpError;
 #[cfg(feature = "openapi")]
 use crate::operation::{Operation, RouteDescription};
 
-pub use apus_macros::{delete, embedded, get, handler, http_error, patch, post, put, route, ws};
+#[cfg(feature = "websocket")]
+pub use apus_macros::ws;
+pub use apus_macros::{delete, embedded, get, handler, http_error, patch, post, put, route};
 
 #[doc(hidden)]
 pub use inventory;

@@ -3,6 +3,11 @@
 //! A tree finds a path by its literal parts. Routes with constraints, and routes that conflict in the
 //! tree, are searched for one by one after it, which is slower and rare.
 
+#[cfg(feature = "regex")]
+mod constraint;
+#[cfg(not(feature = "regex"))]
+#[path = "constraint_off.rs"]
+mod constraint;
 mod error;
 mod pattern;
 

@@ -3,10 +3,11 @@
 use std::fmt::{self, Display, Write};
 use std::ops::Range;
 
-use regex::Regex;
 use smallvec::SmallVec;
 
 use apus_http::path;
+
+use super::constraint::Constraint;
 
 /// The ranges of the parameter values in a path, in order.
 pub(crate) type Ranges = SmallVec<[Range<usize>; 4]>;
@@ -19,7 +20,7 @@ pub(crate) struct RoutePattern {
     parts: Vec<PatternPart>,
     names: Box<[Box<str>]>,
     /// The whole path with its constraints, if it has any.
-    constraint: Option<Regex>,
+    constraint: Option<Constraint>,
     /// Whether it is the root of a group, which also matches with a slash at the end.
     is_root: bool,
     /// Whether each parameter ends with a segment.
@@ -88,9 +89,8 @@ impl RoutePattern {
                 return Err(RoutePatternError::RestNotLast(name.to_owned()));
             }
             if let Some(constraint) = constraint {
-                Regex::new(constraint).map_err(|error| {
-                    RoutePatternError::Constraint(name.to_owned(), error.to_string())
-                })?;
+                Constraint::new(constraint)
+                    .map_err(|why| RoutePatternError::Constraint(name.to_owned(), why))?;
                 is_constrained = true;
             }
             let default = if is_rest { ".+" } else { "[^/]+?" };
@@ -98,7 +98,7 @@ impl RoutePattern {
             let _ = write!(
                 whole,
                 "{}((?:{}))",
-                regex::escape(&literal),
+                Constraint::escape(&literal),
                 constraint.unwrap_or(default)
             );
             if !literal.is_empty() {
@@ -111,14 +111,14 @@ impl RoutePattern {
                 PatternPart::Parameter(name.into())
             });
         }
-        let _ = write!(whole, "{}$", regex::escape(&literal));
+        let _ = write!(whole, "{}$", Constraint::escape(&literal));
         if !literal.is_empty() {
             parts.push(PatternPart::Literal(literal));
         }
         if let Some(why) = mismatch(&parts) {
             return Err(RoutePatternError::NeverMatches(why));
         }
-        let constraint = is_constrained.then(|| Regex::new(&whole)).transpose();
+        let constraint = is_constrained.then(|| Constraint::new(&whole)).transpose();
         let has_whole_segments = parts.windows(2).all(|pair| match pair {
             [PatternPart::Parameter(_), PatternPart::Literal(next)] => next.starts_with('/'),
             [PatternPart::Parameter(_), _] => false,
@@ -127,9 +127,8 @@ impl RoutePattern {
         Ok(Self {
             text: text.into(),
             parts,
-            constraint: constraint.map_err(|error| {
-                RoutePatternError::Constraint(text.to_owned(), error.to_string())
-            })?,
+            constraint: constraint
+                .map_err(|why| RoutePatternError::Constraint(text.to_owned(), why))?,
             names: names.into(),
             is_root: false,
             has_whole_segments,
@@ -193,14 +192,14 @@ impl RoutePattern {
 
     /// The constraints as text. Two patterns of one shape with the same constraints are equal.
     pub(crate) fn constraint(&self) -> Option<&str> {
-        self.constraint.as_ref().map(Regex::as_str)
+        self.constraint.as_ref().map(Constraint::as_str)
     }
 
     /// Whether a path of this shape also meets the constraints.
     pub(crate) fn permits(&self, path: &str) -> bool {
         self.constraint
             .as_ref()
-            .is_none_or(|constraint| constraint.is_match(path))
+            .is_none_or(|constraint| constraint.matches(path))
     }
 
     /// The ranges of the parameters in a path of this shape; `None` if one of them may end within a segment.
@@ -231,13 +230,12 @@ impl RoutePattern {
     pub(crate) fn find(&self, path: &str) -> Option<Ranges> {
         let mut ranges = Ranges::new();
         if let Some(constraint) = &self.constraint {
-            let found = constraint.captures(path)?;
             // The groups inside a constraint are not parameters.
             let mut end = 0;
-            for group in found.iter().skip(1).flatten() {
-                if ranges.len() < self.names.len() && (group.start() >= end || ranges.is_empty()) {
-                    end = group.end();
-                    ranges.push(group.range());
+            for group in constraint.groups(path)? {
+                if ranges.len() < self.names.len() && (group.start >= end || ranges.is_empty()) {
+                    end = group.end;
+                    ranges.push(group);
                 }
             }
             return Some(ranges);

@@ -35,6 +35,7 @@ pub enum StartError {
     /// The control socket cannot be opened.
     ControlSocket(Box<dyn Error + Send + Sync>),
     /// A certificate or a TLS setting is not valid.
+    #[cfg(feature = "tls")]
     Tls(Box<dyn Error + Send + Sync>),
     /// The system refused something else, for example a thread.
     Io(io::Error),
@@ -70,6 +71,7 @@ impl fmt::Display for StartError {
             Self::Address(error) => write!(f, "the address to listen on is not valid: {error}"),
             Self::Listen(error) => error.fmt(f),
             Self::ControlSocket(error) => write!(f, "the control socket cannot be opened: {error}"),
+            #[cfg(feature = "tls")]
             Self::Tls(error) => write!(f, "the TLS settings are not valid: {error}"),
             Self::Io(error) => error.fmt(f),
             Self::Other(error) => {
@@ -128,6 +130,7 @@ macro_rules! other {
 }
 
 other! {
+    #[cfg(feature = "tls")]
     apus_transport::tls::CertificateError,
     #[cfg(feature = "i18n")]
     apus_i18n::TranslationError,

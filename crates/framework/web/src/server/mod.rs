@@ -9,6 +9,8 @@ mod jobs;
 mod running;
 mod signals;
 mod task;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -20,11 +22,9 @@ use std::time::Duration;
 
 use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
-use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
-use apus_net::{
-    DevelopmentSocket, Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan,
-};
-use apus_transport::tls::Certificate;
+#[cfg(feature = "http3")]
+use apus_net::Http3Settings;
+use apus_net::{DevelopmentSocket, Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
 use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
@@ -62,6 +62,7 @@ pub struct Server {
     also: Vec<ListenerPlan>,
     workers: NonZeroUsize,
     limits: Limits,
+    #[cfg(feature = "http3")]
     http3: Option<Http3Settings>,
     control_socket: Option<PathBuf>,
     tasks: Vec<(String, Task)>,
@@ -82,6 +83,7 @@ impl Server {
             also: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
+            #[cfg(feature = "http3")]
             http3: Some(Http3Settings::default()),
             control_socket: None,
             tasks: Vec::new(),
@@ -97,36 +99,7 @@ impl Server {
     /// # Errors
     /// The text is not an address, or its host name cannot be resolved.
     pub fn listen(self, address: impl ToSocketAddrs) -> Result<Self, StartError> {
-        self.listen_on(address, None)
-    }
-
-    /// Listens on an address with TLS, for HTTP/3, HTTP/2 and HTTP/1.1. HTTP/3 uses the UDP port of the same
-    /// number; if that is not free, a warning is logged, and the others are served.
-    ///
-    /// # Errors
-    /// The text is not an address, or its host name cannot be resolved.
-    pub fn listen_tls(
-        self,
-        address: impl ToSocketAddrs,
-        certificate: Certificate,
-    ) -> Result<Self, StartError> {
-        let site = TlsSite::new(Vec::new(), vec![certificate]);
-        let settings = TlsSettings::new(&[site], UnknownName::FirstSite)
-            .map_err(|error| StartError::Tls(error.into()))?;
-        self.listen_with(address, Arc::new(settings))
-    }
-
-    /// Listens on an address with custom TLS settings; HTTP/3 is served for the sites that have
-    /// [`TlsSite::http3`].
-    ///
-    /// # Errors
-    /// The text is not an address, or its host name cannot be resolved.
-    pub fn listen_with(
-        self,
-        address: impl ToSocketAddrs,
-        tls: Arc<TlsSettings>,
-    ) -> Result<Self, StartError> {
-        self.listen_on(address, Some(tls))
+        self.listen_on(address, |_| {})
     }
 
     /// Listens on an address with TLS, for HTTP/3, HTTP/2 and HTTP/1.1, with a certificate that is ordered and renewed by
@@ -138,7 +111,7 @@ impl Server {
     #[cfg(feature = "acme")]
     pub fn listen_acme(self, address: impl ToSocketAddrs, acme: Acme) -> Result<Self, StartError> {
         let first = self.listeners.len();
-        let mut server = self.listen_on(address, None)?;
+        let mut server = self.listen_on(address, |_| {})?;
         let added = first..server.listeners.len();
         server
             .acme
@@ -149,10 +122,12 @@ impl Server {
     fn listen_on(
         mut self,
         addresses: impl ToSocketAddrs,
-        tls: Option<Arc<TlsSettings>>,
+        set_up: impl Fn(&mut ListenerPlan),
     ) -> Result<Self, StartError> {
         for address in tcp_addresses(addresses)? {
-            self.add(address, tls.clone());
+            let mut listener = ListenerPlan::new(address, self.service.clone());
+            set_up(&mut listener);
+            self.listeners.push(listener);
         }
         Ok(self)
     }
@@ -195,16 +170,10 @@ impl Server {
     #[must_use]
     pub fn listen_unix(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        self.add(ListenAddress::Unix { path, mode: 0o666 }, None);
+        let address = ListenAddress::Unix { path, mode: 0o666 };
+        self.listeners
+            .push(ListenerPlan::new(address, self.service.clone()));
         self
-    }
-
-    fn add(&mut self, address: ListenAddress, tls: Option<Arc<TlsSettings>>) {
-        // HTTP/3 follows when the server starts.
-        self.listeners.push(ListenerPlan {
-            tls,
-            ..ListenerPlan::new(address, self.service.clone())
-        });
     }
 
     /// The number of worker threads.
@@ -218,13 +187,6 @@ impl Server {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
-        self
-    }
-
-    /// The settings of HTTP/3, which is on where there is TLS; `None` is off.
-    #[must_use]
-    pub fn http3(mut self, settings: Option<Http3Settings>) -> Self {
-        self.http3 = settings;
         self
     }
 
@@ -294,6 +256,7 @@ impl Server {
     }
 
     fn launch(mut self, by_signals: bool) -> Result<Running, StartError> {
+        #[cfg(feature = "http3")]
         for listener in &mut self.listeners {
             listener.http3.clone_from(&self.http3);
         }

@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use apus_net::SlowReceivers;
 use futures_core::Stream;
 
 use super::{EncodedEvent, Event, LastEventId};
-use crate::websocket::SlowReceivers;
 
 /// Sends events to all subscribers. Clones are the same broadcast and can be used on any thread.
 #[derive(Clone)]

@@ -45,6 +45,8 @@ mod last_event_id;
 mod response;
 mod run;
 
+pub use apus_net::SlowReceivers;
+
 pub use self::broadcast::{Broadcast, BroadcastSettings, Subscription};
 pub use self::event::{EncodedEvent, Event};
 pub use self::last_event_id::LastEventId;

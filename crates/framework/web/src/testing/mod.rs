@@ -43,6 +43,7 @@ mod pipe;
 mod request;
 mod response;
 mod server;
+#[cfg(feature = "websocket")]
 mod socket;
 mod transport;
 
@@ -51,6 +52,7 @@ pub use self::events::TestEvent;
 pub use self::request::TestRequest;
 pub use self::response::TestResponse;
 pub use self::server::TestServer;
+#[cfg(feature = "websocket")]
 pub use self::socket::TestSocket;
 
 /// Fails the test.

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use super::transport::{IncomingTestResponse, OutgoingTestRequest};
-use super::{TestClient, TestResponse, TestSocket, fail, html};
+use super::{TestClient, TestResponse, fail, html};
 
 macro_rules! by_method {
     ($($(#[$doc:meta])* $name:ident: $method:ident;)*) => {$(
@@ -45,9 +45,9 @@ impl TestClient {
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
 pub struct TestRequest {
-    client: TestClient,
-    method: Method,
-    target: String,
+    pub(super) client: TestClient,
+    pub(super) method: Method,
+    pub(super) target: String,
     headers: Headers,
     body: Body,
 }
@@ -188,32 +188,8 @@ impl TestRequest {
         TestResponse::new(client, request, incoming)
     }
 
-    /// Opens a WebSocket connection (RFC 6455).
-    ///
-    /// # Panics
-    /// The response is not 101.
     #[track_caller]
-    pub fn websocket(self) -> TestSocket {
-        let request = format!("{} {}", self.method, self.target);
-        let client = self.client.clone();
-        let mut incoming = self
-            .header("connection", "upgrade")
-            .header("upgrade", "websocket")
-            .header("sec-websocket-version", "13")
-            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-            .exchange();
-        match incoming.tunnel.take() {
-            Some(tunnel) => {
-                let protocol = incoming.headers.get_str("sec-websocket-protocol");
-                let protocol = protocol.map(str::to_owned);
-                TestSocket::new(client, tunnel, protocol)
-            }
-            None => fail(TestResponse::new(client, request, incoming).describe()),
-        }
-    }
-
-    #[track_caller]
-    fn exchange(mut self) -> IncomingTestResponse {
+    pub(super) fn exchange(mut self) -> IncomingTestResponse {
         let shared = self.client.shared.clone();
         let path = self.target.split('?').next().unwrap_or("/").to_owned();
         if let Some(cookies) = shared.cookies.borrow().field(&path) {

@@ -9,7 +9,7 @@ use apus_websocket::codec::{
 };
 use bytes::BytesMut;
 
-use super::{TestClient, fail};
+use super::{TestClient, TestRequest, TestResponse, fail};
 
 /// The client's end of a WebSocket connection (RFC 6455), without extensions.
 ///
@@ -24,6 +24,32 @@ pub struct TestSocket {
 
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 64 << 20;
+
+impl TestRequest {
+    /// Opens a WebSocket connection (RFC 6455).
+    ///
+    /// # Panics
+    /// The response is not 101.
+    #[track_caller]
+    pub fn websocket(self) -> TestSocket {
+        let request = format!("{} {}", self.method, self.target);
+        let client = self.client.clone();
+        let mut incoming = self
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .exchange();
+        match incoming.tunnel.take() {
+            Some(tunnel) => {
+                let protocol = incoming.headers.get_str("sec-websocket-protocol");
+                let protocol = protocol.map(str::to_owned);
+                TestSocket::new(client, tunnel, protocol)
+            }
+            None => fail(TestResponse::new(client, request, incoming).describe()),
+        }
+    }
+}
 
 impl TestSocket {
     pub(super) fn new(

@@ -44,6 +44,10 @@ pub(super) struct IncomingTestResponse {
     pub(super) headers: Headers,
     pub(super) body: Body,
     /// The connection, if the response switched protocols.
+    #[cfg_attr(
+        not(feature = "websocket"),
+        expect(dead_code, reason = "only a WebSocket goes on with it")
+    )]
     pub(super) tunnel: Option<Box<dyn Duplex>>,
 }
 
