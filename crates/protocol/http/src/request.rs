@@ -1,5 +1,6 @@
 //! The request that a service gets.
 
+use std::any::Any;
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::net::IpAddr;
@@ -30,6 +31,8 @@ pub struct Request {
     path: OnceCell<Result<Option<Box<PathForms>>, InvalidPath>>,
     /// The preferred format of errors, once it was asked for.
     error_format: Cell<Option<Option<ErrorFormat>>>,
+    /// What a router found for the method, the host and the path.
+    routed: OnceCell<Rc<dyn Any>>,
     authority: Authority,
     /// The client as trusted proxies describe it, if the request came through one.
     forwarded: Option<Rc<ForwardedInfo>>,
@@ -109,6 +112,7 @@ impl Request {
             original_target: None,
             path: OnceCell::new(),
             error_format: Cell::new(None),
+            routed: OnceCell::new(),
             forwarded: None,
             are_identity_fields_removed: false,
             has_body: !body.is_empty(),
@@ -130,6 +134,7 @@ impl Request {
             original_target: self.original_target.clone(),
             path: self.path.clone(),
             error_format: self.error_format.clone(),
+            routed: OnceCell::new(),
             authority: self.authority.clone(),
             forwarded: self.forwarded.clone(),
             are_identity_fields_removed: self.are_identity_fields_removed,
@@ -180,6 +185,7 @@ impl Request {
     /// Changes the method.
     pub fn set_method(&mut self, method: Method) {
         self.head.method = method;
+        self.routed = OnceCell::new();
     }
 
     /// The target.
@@ -208,6 +214,7 @@ impl Request {
         let target = Target::parse(&Method::GET, text)?;
         let replaced = std::mem::replace(&mut self.head.target, target);
         self.path = OnceCell::new();
+        self.routed = OnceCell::new();
         self.original_target
             .get_or_insert_with(|| Box::new(replaced));
         Ok(())
@@ -218,6 +225,7 @@ impl Request {
         if let Some(original) = self.original_target.take() {
             self.head.target = *original;
             self.path = OnceCell::new();
+            self.routed = OnceCell::new();
         }
     }
 
@@ -336,6 +344,22 @@ impl Request {
         })
     }
 
+    /// What a router noted for this request by [`Request::set_routed`]. It is forgotten when the method, the path or the
+    /// authority changes, as a router may find something else then.
+    pub fn routed(&self) -> Option<&Rc<dyn Any>> {
+        self.routed.get()
+    }
+
+    /// Takes what a router noted for this request.
+    pub fn take_routed(&mut self) -> Option<Rc<dyn Any>> {
+        self.routed.take()
+    }
+
+    /// Notes what a router found for this request, unless another one has noted something.
+    pub fn set_routed(&self, found: Rc<dyn Any>) {
+        let _ = self.routed.set(found);
+    }
+
     /// The connection. Its other end may be a proxy; the sender of the request is [`Request::client`].
     pub fn connection(&self) -> &Rc<ConnectionInfo> {
         &self.connection
@@ -431,6 +455,7 @@ impl Request {
     /// Sets the client and the authority that trusted proxies name.
     pub(crate) fn set_forwarded(&mut self, forwarded: ForwardedInfo, authority: Authority) {
         self.authority = authority;
+        self.routed = OnceCell::new();
         self.forwarded = Some(Rc::new(forwarded));
     }
 
@@ -530,6 +555,25 @@ mod tests {
         request.headers_mut().remove("accept");
         assert_eq!(request.error_format(), None);
         assert_eq!(copy.error_format(), Some(ErrorFormat::Json));
+    }
+
+    #[test]
+    fn what_a_router_found_is_forgotten_when_the_method_or_the_path_changes() {
+        let mut request = request();
+        let changes: [fn(&mut Request); 3] = [
+            |request| request.set_method(Method::HEAD),
+            |request| request.set_path_and_query("/b").unwrap(),
+            Request::restore_target,
+        ];
+        for change in changes {
+            request.set_routed(Rc::new(1));
+            request.set_routed(Rc::new(2));
+            request.headers_mut().remove("accept");
+            let found = request.routed().and_then(|found| found.downcast_ref());
+            assert_eq!(found, Some(&1));
+            change(&mut request);
+            assert!(request.routed().is_none());
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ impl AppService {
         if !self.has_group_errors {
             return self.errors_of(0);
         }
-        match self.target(request) {
-            Ok(target) => self.errors_of_target(&target, request.path()),
+        match self.routed_target(request) {
+            Ok(routed) => self.errors_of_target(&routed.target, request.path()),
             Err(_) => self.errors_of_path(&RequestPath::of(request)),
         }
     }

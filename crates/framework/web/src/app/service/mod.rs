@@ -2,6 +2,8 @@
 
 mod errors;
 
+use std::any::Any;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,6 +35,8 @@ pub(super) struct AppService {
     allows_encoded_slash: bool,
     /// The rules for an unknown group, which does not occur.
     no_rules: ErrorRules,
+    /// The memory of a target that a layer has asked for, for the next one.
+    spare_target: Cell<Option<Rc<RoutedTarget>>>,
 }
 
 struct HostService {
@@ -58,6 +62,7 @@ struct GroupService {
 pub(super) use errors::RequestPath;
 
 /// The target that a request was routed to.
+#[derive(Default)]
 pub(crate) struct RouteTarget {
     host: usize,
     /// The host that the request names, if it has routes of its own.
@@ -67,6 +72,7 @@ pub(crate) struct RouteTarget {
     decoded: Option<String>,
 }
 
+#[derive(Default)]
 enum RouteTargetKind {
     /// A route, one of its endpoints, and the parameters.
     Endpoint(usize, usize, Ranges),
@@ -75,7 +81,15 @@ enum RouteTargetKind {
     /// A mount, and the length of its path.
     Mount(usize, usize),
     Fallback(usize),
+    #[default]
     Nothing,
+}
+
+/// What an application notes in a request whose target a layer around the application asked for.
+struct RoutedTarget {
+    /// The application: the request may come to another one that is mounted in it.
+    app: *const AppService,
+    target: RouteTarget,
 }
 
 /// Makes the application of a worker. Layers share its ownership while they wait.
@@ -117,6 +131,7 @@ pub(super) fn start(table: RouteTable) -> Rc<AppService> {
         groups,
         has_group_errors: table.has_group_errors,
         no_rules: ErrorRules::default(),
+        spare_target: Cell::default(),
     })
 }
 
@@ -144,8 +159,8 @@ impl Chain for AppService {
         let target: &RouteTarget = match position {
             Position::Inner(_, target) => target.downcast_ref()?,
             Position::Outer(_) => {
-                routed = self.target(request).ok()?;
-                &routed
+                routed = self.routed_target(request).ok()?;
+                &routed.target
             }
         };
         match target.what {
@@ -180,8 +195,8 @@ impl Chain for AppService {
         let target = match position {
             Position::Inner(_, target) => target.downcast_ref(),
             Position::Outer(_) => {
-                routed = self.target(request).ok();
-                routed.as_ref()
+                routed = self.routed_target(request).ok();
+                routed.as_deref().map(|routed| &routed.target)
             }
         };
         let group = target.map_or(0, |target| self.group_of(target));
@@ -235,8 +250,9 @@ impl AppService {
     }
 
     /// Finds the target of a request, and passes the request through the layers around it.
-    fn route(this: &Rc<Self>, request: Request) -> ResponseFuture {
-        let target = match this.target(&request) {
+    fn route(this: &Rc<Self>, mut request: Request) -> ResponseFuture {
+        let known = this.take_routed_target(&mut request);
+        let target = match known.map_or_else(|| this.target(&request), Ok) {
             Ok(target) => target,
             Err(response) => {
                 let rules = this.errors_of_path(&RequestPath::of(&request));
@@ -250,6 +266,41 @@ impl AppService {
             this.clone()
                 .call(Position::Inner(0, Box::new(target)), request)
         }
+    }
+
+    /// As [`Self::target`], for layers around the application. The request keeps the target, so that it is routed once,
+    /// however many layers ask; if one of them changes the path, it is routed again.
+    fn routed_target(&self, request: &Request) -> Result<Rc<RoutedTarget>, Response> {
+        let noted = request.routed().cloned();
+        let noted = noted.and_then(|noted| noted.downcast::<RoutedTarget>().ok());
+        if let Some(noted) = noted.filter(|noted| std::ptr::eq(noted.app, self)) {
+            return Ok(noted);
+        }
+        let target = self.target(request)?;
+        let mut routed = self.spare_target.take().unwrap_or_else(|| {
+            Rc::new(RoutedTarget {
+                app: self,
+                target: RouteTarget::default(),
+            })
+        });
+        // A spare one has no other owner.
+        if let Some(routed) = Rc::get_mut(&mut routed) {
+            routed.target = target;
+        }
+        request.set_routed(Rc::clone(&routed) as Rc<dyn Any>);
+        Ok(routed)
+    }
+
+    /// The target that a layer asked for.
+    fn take_routed_target(&self, request: &mut Request) -> Option<RouteTarget> {
+        let noted = request.routed()?.downcast_ref::<RoutedTarget>()?;
+        if !std::ptr::eq(noted.app, self) {
+            return None;
+        }
+        let mut noted = request.take_routed()?.downcast::<RoutedTarget>().ok()?;
+        let target = std::mem::take(&mut Rc::get_mut(&mut noted)?.target);
+        self.spare_target.set(Some(noted));
+        Some(target)
     }
 
     /// The target of a request, or the response if the path is `*` or not valid.

@@ -411,6 +411,65 @@ fn a_layer_knows_the_route_of_a_request() {
 }
 
 #[test]
+fn the_layers_around_an_application_route_a_request_once_unless_one_of_them_changes_it() {
+    type Change = fn(&mut Request);
+    let same: Change = |_| {};
+    let path: Change = |request| request.set_path_and_query("/b/8").unwrap();
+    let method: Change = |request| request.set_method(Method::POST);
+    for (change, is_same, before, text) in [
+        (same, true, "/a/{id}", "a 7"),
+        (path, false, "/a/{id}", "b 8"),
+        (method, false, "/a/{id}", "post a 7"),
+    ] {
+        let asks = move |mut request: Request, next: Next| {
+            assert_eq!(next.route(&request), Some(before));
+            let routed = request.routed().cloned().unwrap();
+            change(&mut request);
+            let route = next.route(&request).map(str::to_owned);
+            let again = request.routed().unwrap();
+            assert_eq!(Rc::ptr_eq(&routed, again), is_same, "{route:?}");
+            drop(routed);
+            next.call(request)
+        };
+        let routed_before = move |request: Request, next: Next| {
+            assert!(request.routed().is_some());
+            next.call(request)
+        };
+        let routed_within = |request: Request, next: Next| {
+            assert!(request.routed().is_none());
+            next.call(request)
+        };
+        let inner = App::new()
+            .layer(|request: Request, next: Next| {
+                assert_eq!(next.route(&request), Some("/x/{id}"));
+                next.call(request)
+            })
+            .get("/x/{id}", async |Path(id): Path<u8>| format!("inner {id}"));
+        let app = App::new()
+            .layer(asks)
+            .layer(routed_before)
+            .get("/a/{id}", async |Path(id): Path<u8>| format!("a {id}"))
+            .post("/a/{id}", async |Path(id): Path<u8>| format!("post a {id}"))
+            .group("/b", |group| {
+                group
+                    .layer(routed_within)
+                    .get("/{id}", async |Path(id): Path<u8>| format!("b {id}"))
+            });
+        let service = app.service();
+        for _ in 0..3 {
+            assert_eq!(get("/a/7").of(&service).text(), text);
+        }
+        let mounting = App::new()
+            .layer(|request: Request, next: Next| {
+                assert_eq!(next.route(&request), Some(""));
+                next.call(request)
+            })
+            .mount("", inner);
+        assert_eq!(get("/x/9").to(&mounting).text(), "inner 9");
+    }
+}
+
+#[test]
 fn all_errors_are_reported_with_their_places() {
     let app = App::new()
         .name("nothing")
