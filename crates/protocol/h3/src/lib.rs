@@ -34,11 +34,11 @@ mod settings;
 mod varint;
 
 pub use apus_codec::flood::Flood;
-pub use apus_codec::messages::{ExpectedBody, HeadRefusal, OutgoingRequest};
+pub use apus_codec::messages::{ExpectedBody, HeadRefusal, IncomingRequest, OutgoingRequest};
 pub use apus_codec::priority::{Priority, SendOrder};
 
 pub use self::connection::{
-    H3Connection, H3Event, H3RequestHead, LocalStream, RequestError, StreamAction, StreamKey,
+    H3Connection, H3Event, LocalStream, RequestError, StreamAction, StreamKey,
 };
 pub use self::error::{H3Error, H3ErrorCode, H3Fault};
 pub use self::settings::H3Config;

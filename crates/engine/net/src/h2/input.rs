@@ -8,7 +8,6 @@ use apus_codec::h2::{ConnectionError, Http2Event};
 use apus_http::BodyError;
 
 use super::{Http2Connection, Http2End, MAX_OUT};
-use crate::streams::StreamRequest;
 
 /// The most bytes that are read before they are handled.
 // Not the whole socket at once: the requests in it would be served before any response of those before them is
@@ -102,16 +101,7 @@ impl Http2Connection<'_> {
 
     fn handle(&mut self, event: Http2Event) {
         match event {
-            Http2Event::Request(request) => self.streams.call(
-                request.stream,
-                StreamRequest {
-                    head: request.head,
-                    end: request.end,
-                    content_length: request.content_length,
-                    expects_continue: request.expects_continue,
-                    is_tunnel: request.is_tunnel,
-                },
-            ),
+            Http2Event::Request(request) => self.streams.call(request),
             Http2Event::Refused { stream, why } => self.streams.refuse(stream, why.status(), &why),
             Http2Event::Malformed { stream, fault } => {
                 self.worker.counters.bad_requests.add(1);

@@ -3,13 +3,12 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_h3::{H3Error, H3ErrorCode, H3Event, H3RequestHead};
+use apus_h3::{H3Error, H3ErrorCode, H3Event, IncomingRequest, StreamKey};
 use apus_h3_quic::number_of;
 use apus_http::{BodyError, HeaderName, HeaderValue, Method, ResponseOutcome, StatusCode};
 use apus_quic::{QuicCloseReason, QuicEvent};
 
 use super::Http3Connection;
-use crate::streams::StreamRequest;
 
 /// The field that tells origins of early data (RFC 8470 section 5.1).
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
@@ -129,7 +128,7 @@ impl Http3Connection<'_> {
 
     /// Calls the service for a request. Early data may have been sent by an attacker again, so that requests with
     /// effects wait for the handshake: their clients repeat them (RFC 8470 section 5.2).
-    fn handle_request(&mut self, mut request: H3RequestHead) {
+    fn handle_request(&mut self, mut request: IncomingRequest<StreamKey>) {
         if self.streams.protocol.transport.quic.is_early() {
             // RFC 8470 section 4: only what may be repeated without harm.
             let is_safe = matches!(
@@ -146,16 +145,7 @@ impl Http3Connection<'_> {
             request.head.headers.insert(&name, &value);
         }
         self.update_address();
-        self.streams.call(
-            request.stream,
-            StreamRequest {
-                head: request.head,
-                end: request.end,
-                content_length: request.content_length,
-                expects_continue: request.expects_continue,
-                is_tunnel: request.is_tunnel,
-            },
-        );
+        self.streams.call(request);
     }
 
     /// Notes the end of the connection. A client that has a whole response may close before it acknowledges that.

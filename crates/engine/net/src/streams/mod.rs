@@ -24,7 +24,6 @@ use apus_transport::{PollBudget, StreamWakers, UnreadBytes};
 pub(crate) use self::completion::CompletionObservers;
 pub(crate) use self::idle::IdlePeriod;
 pub(crate) use self::protocol::{ResetReason, SlotKey, Stall, StreamProtocol};
-pub(crate) use self::requests::StreamRequest;
 use self::table::ServerStreams;
 use crate::alt_svc::AltSvc;
 use crate::connection_table::NEVER;

@@ -4,30 +4,17 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use apus_http::{
-    Body, Head, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode,
-};
+use apus_codec::messages::IncomingRequest;
+use apus_http::{Body, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode};
 
 use super::request_body::StreamRequestBody;
 use super::table::{StreamKind, StreamWork};
 use super::{RequestStreams, SlotKey, StreamProtocol};
 
-/// A request whose head was decoded.
-pub(crate) struct StreamRequest {
-    pub(crate) head: Box<Head>,
-    /// Whether there is no body.
-    pub(crate) end: bool,
-    /// The announced length of the body.
-    pub(crate) content_length: Option<u64>,
-    /// Whether the client waits for `100 Continue` before it sends the body.
-    pub(crate) expects_continue: bool,
-    /// Whether this is an extended CONNECT (RFC 8441, RFC 9220).
-    pub(crate) is_tunnel: bool,
-}
-
 impl<P: StreamProtocol> RequestStreams<'_, P> {
     /// Calls the service for a request.
-    pub(crate) fn call(&mut self, key: P::Key, request: StreamRequest) {
+    pub(crate) fn call(&mut self, request: IncomingRequest<P::Key>) {
+        let key = request.stream;
         self.worker.counters.requests.add(1);
         self.requests += 1;
         self.budget.requests += 1;

@@ -10,7 +10,7 @@ pub mod hpack;
 mod settings;
 mod streams;
 
-pub use self::connection::{Http2Codec, Http2Event, Http2RequestHead};
+pub use self::connection::{Http2Codec, Http2Event};
 pub use self::error::{ConnectionError, ErrorCode, Fault};
 pub use self::frame::PREFACE;
 pub use self::settings::Http2Config;

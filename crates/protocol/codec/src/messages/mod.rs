@@ -10,5 +10,6 @@ pub use self::fault::{HeadRefusal, MessageFault, SectionError};
 pub use self::request::{OutgoingRequest, RequestKind};
 pub use self::response::{ExpectedBody, ResponsePlan};
 pub use self::section::{
-    FieldReader, RequestSection, ResponseSection, SectionBuffers, SectionKind, SectionLimits,
+    FieldReader, IncomingRequest, RequestSection, ResponseSection, SectionBuffers, SectionKind,
+    SectionLimits,
 };

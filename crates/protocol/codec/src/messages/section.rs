@@ -88,6 +88,25 @@ pub struct RequestSection {
     pub priority: Priority,
 }
 
+/// A request whose head a server has received over the stream with the key `K`.
+#[derive(Debug)]
+pub struct IncomingRequest<K> {
+    /// Its stream.
+    pub stream: K,
+    /// Method, target and fields. `host` is the first field if the request has an authority, and cookie fields are
+    /// joined. An extended CONNECT (RFC 8441, RFC 9220) becomes a GET with `connection: upgrade` and `upgrade`, as in
+    /// HTTP/1.1; the response to it is a 101.
+    pub head: Box<Head>,
+    /// Whether there is no body.
+    pub end: bool,
+    /// The announced length of the body.
+    pub content_length: Option<u64>,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whether this is an extended CONNECT.
+    pub is_tunnel: bool,
+}
+
 /// The parsed field section of a response.
 #[derive(Debug)]
 pub struct ResponseSection {
@@ -97,6 +116,21 @@ pub struct ResponseSection {
     pub headers: Headers,
     /// The announced length of the body in bytes.
     pub content_length: Option<u64>,
+}
+
+impl RequestSection {
+    /// The request over a stream, with or without an `end` of that behind the head.
+    pub fn into_request<K>(self, stream: K, end: bool) -> IncomingRequest<K> {
+        IncomingRequest {
+            stream,
+            head: self.head,
+            end,
+            content_length: self.content_length,
+            // RFC 9110 section 10.1.1: the expectation of a request without a body is ignored.
+            expects_continue: self.expects_continue && !end,
+            is_tunnel: self.kind == RequestKind::ExtendedConnect,
+        }
+    }
 }
 
 impl SectionBuffers {

@@ -9,7 +9,7 @@ use apus_http::{Headers, Version};
 use http::StatusCode;
 
 use super::stream::{FrameProgress, Incoming};
-use super::{H3Connection, H3Event, H3RequestHead, H3Role, StreamKey};
+use super::{H3Connection, H3Event, H3Role, StreamKey};
 use crate::error::{H3Error, H3Fault};
 use crate::qpack::SectionProgress;
 
@@ -112,14 +112,7 @@ impl H3Connection {
         if end {
             self.end_receiving(key);
         }
-        Ok(H3Event::Request(H3RequestHead {
-            stream: key,
-            head: request.head,
-            end,
-            content_length: request.content_length,
-            expects_continue: request.expects_continue && !end,
-            is_tunnel: request.kind == RequestKind::ExtendedConnect,
-        }))
+        Ok(H3Event::Request(request.into_request(key, end)))
     }
 
     fn handle_response(

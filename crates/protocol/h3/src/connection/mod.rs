@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use apus_codec::flood::{Flood, FloodBudgets};
-use apus_codec::messages::{HeadRefusal, RequestKind, SectionBuffers};
+use apus_codec::messages::{HeadRefusal, IncomingRequest, RequestKind, SectionBuffers};
 use apus_codec::priority::Priority;
 use apus_codec::schedule::Schedule;
 use apus_codec::stream_table::StreamTable;
-use apus_http::{Head, Headers};
+use apus_http::Headers;
 use bytes::Bytes;
 use http::StatusCode;
 
@@ -154,7 +154,7 @@ pub enum H3Event {
     /// The peer's SETTINGS were received.
     Settings,
     /// A request (at a server).
-    Request(H3RequestHead),
+    Request(IncomingRequest<StreamKey>),
     /// A request that was refused because of its size or its `Expect`. The caller has to respond with
     /// [`HeadRefusal::status`]; further data on the stream is discarded.
     Refused {
@@ -230,25 +230,6 @@ pub enum H3Event {
         /// A stream identifier of a server, or a push identifier of a client.
         id: u64,
     },
-}
-
-/// The head of a request that a server received.
-#[derive(Debug)]
-pub struct H3RequestHead {
-    /// Its stream.
-    pub stream: StreamKey,
-    /// Method, target and fields. The version is HTTP/3. `host` is the first field if the request has an authority, and
-    /// cookie fields are joined. An extended CONNECT (RFC 9220) becomes a GET with an upgrade, as in HTTP/1.1; the
-    /// response to it is a 101.
-    pub head: Box<Head>,
-    /// Whether there is no body.
-    pub end: bool,
-    /// The announced length of the body.
-    pub content_length: Option<u64>,
-    /// Whether the client waits for `100 Continue` before it sends the body.
-    pub expects_continue: bool,
-    /// Whether this is an extended CONNECT.
-    pub is_tunnel: bool,
 }
 
 /// The stream types of unidirectional streams (section 6.2, RFC 9204 section 4.2).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll};
 
-use apus_h3::{H3Config, H3Connection, H3ErrorCode, H3Event, H3RequestHead, StreamKey};
+use apus_h3::{H3Config, H3Connection, H3ErrorCode, H3Event, IncomingRequest, StreamKey};
 use apus_h3_quic::{Http3Input, Http3Transport, number_of, stream_id};
 use apus_http::{Headers, ResponseHead, StatusCode};
 use apus_quic::{
@@ -122,7 +122,7 @@ pub(super) struct OriginEnd {
     input: Http3Input,
     events: VecDeque<H3Event>,
     /// Requests that came while something else was awaited.
-    requests: VecDeque<H3RequestHead>,
+    requests: VecDeque<IncomingRequest<StreamKey>>,
     closed: Option<QuicCloseReason>,
     /// Whether the control and QPACK streams are sent.
     pub(super) is_silent: bool,
@@ -201,7 +201,7 @@ impl OriginEnd {
     }
 
     /// The next request.
-    pub(super) async fn request(&mut self) -> H3RequestHead {
+    pub(super) async fn request(&mut self) -> IncomingRequest<StreamKey> {
         if let Some(request) = self.requests.pop_front() {
             return request;
         }

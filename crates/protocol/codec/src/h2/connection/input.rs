@@ -2,8 +2,7 @@
 
 use super::{
     BANDWIDTH_PING, BLOCK_SIZE_FACTOR, FieldBlock, HeadersFrame, Http2Codec, Http2Event,
-    Http2RequestHead, KEEP_ALIVE_PING, MAX_CONTINUATIONS, ReadState, Role, SHUTDOWN_PING,
-    ShutdownState,
+    KEEP_ALIVE_PING, MAX_CONTINUATIONS, ReadState, Role, SHUTDOWN_PING, ShutdownState,
 };
 use crate::flood::Flood;
 use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD, FrameHeader, FrameType, HEADER_BYTES, PREFACE};
@@ -455,14 +454,7 @@ impl Http2Codec {
                         ..self.new_stream(receiving)
                     },
                 );
-                Ok(Some(Http2Event::Request(Http2RequestHead {
-                    stream,
-                    head: request.head,
-                    end,
-                    content_length: request.content_length,
-                    expects_continue: request.expects_continue && !end,
-                    is_tunnel: request.kind == RequestKind::ExtendedConnect,
-                })))
+                Ok(Some(Http2Event::Request(request.into_request(stream, end))))
             }
             Err(SectionError::Refused(why)) => {
                 let receiving = if end {

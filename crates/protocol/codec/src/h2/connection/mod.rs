@@ -15,11 +15,11 @@ use super::settings::PeerSettings;
 use super::streams::{ClosedStreams, ReceiveState, ScheduleState, SendState, StreamState};
 use super::{ConnectionError, ErrorCode, Fault, HeadRefusal, Http2Config, StreamKey};
 use crate::flood::FloodBudgets;
-use crate::messages::{RequestKind, SectionBuffers};
+use crate::messages::{IncomingRequest, RequestKind, SectionBuffers};
 use crate::priority::Priority;
 use crate::schedule::Schedule;
 use crate::stream_table::StreamTable;
-use apus_http::{Head, Headers};
+use apus_http::Headers;
 
 /// The size of the decoder's dynamic table (RFC 7541 section 4.2), which is the default.
 // A larger table is memory that each peer could claim.
@@ -154,7 +154,7 @@ pub enum Http2Event {
     /// More input is needed.
     Incomplete,
     /// A request (at a server).
-    Request(Http2RequestHead),
+    Request(IncomingRequest<StreamKey>),
     /// A request that was rejected because of its size or its `Expect`. The caller has to respond with
     /// [`HeadRefusal::status`]; further data on the stream is discarded.
     Refused {
@@ -223,25 +223,6 @@ pub enum Http2Event {
         /// Why.
         code: ErrorCode,
     },
-}
-
-/// The head of a request that a server received.
-#[derive(Debug)]
-pub struct Http2RequestHead {
-    /// Its stream.
-    pub stream: StreamKey,
-    /// Method, target and fields. The version is HTTP/2. `host` is the first field if the request has an
-    /// authority, and cookie fields are joined. An extended CONNECT (RFC 8441) becomes a GET with
-    /// `connection: upgrade` and `upgrade`, as in HTTP/1.1; the response to it is a 101.
-    pub head: Box<Head>,
-    /// Whether there is no body.
-    pub end: bool,
-    /// The announced length of the body.
-    pub content_length: Option<u64>,
-    /// Whether the client waits for `100 Continue` before it sends the body.
-    pub expects_continue: bool,
-    /// Whether this is an extended CONNECT.
-    pub is_tunnel: bool,
 }
 
 impl Http2Codec {
