@@ -42,7 +42,7 @@ impl QuicConnection {
     }
 
     /// Opens a stream; `None` if the peer allows no more now, or the connection is closed. Then
-    /// [`QuicEvent::StreamsAvailable`] follows.
+    /// [`StreamEvent::Available`](crate::StreamEvent::Available) follows.
     pub fn open(&self, direction: Dir) -> Option<StreamId> {
         self.state.protocol.borrow_mut().open(direction)
     }
@@ -75,7 +75,7 @@ impl QuicConnection {
     }
 
     /// Writes as much of the chunks as the windows allow, without copying, and takes that out of them. Returns the
-    /// number of bytes; if something is left, [`QuicEvent::Writable`] follows.
+    /// number of bytes; if something is left, [`StreamEvent::Writable`](crate::StreamEvent::Writable) follows.
     ///
     /// # Errors
     /// The peer does not read the stream any more, or it is not open for writing.
@@ -90,7 +90,8 @@ impl QuicConnection {
         Ok(bytes)
     }
 
-    /// Ends a stream after what was written. [`QuicEvent::Finished`] follows when the peer has all of it.
+    /// Ends a stream after what was written. [`StreamEvent::Finished`](crate::StreamEvent::Finished) follows when the peer has
+    /// all of it.
     ///
     /// # Errors
     /// As [`QuicConnection::write`].

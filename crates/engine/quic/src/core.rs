@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use apus_quic_protocol::{
-    Connection, ConnectionEvent, ConnectionHandle, DatagramSource, StreamEvent,
-};
+use apus_quic_protocol::{Connection, ConnectionEvent, ConnectionHandle, DatagramSource};
 use bytes::Bytes;
 
 use crate::events::{QuicCloseReason, QuicEvent};
@@ -125,14 +123,7 @@ impl ConnectionCore {
                 self.set_closed(reason.into());
                 return true;
             }
-            ConnectionEvent::Stream(event) => match event {
-                StreamEvent::Opened(stream) => QuicEvent::Opened(stream),
-                StreamEvent::Readable(stream) => QuicEvent::Readable(stream),
-                StreamEvent::Writable(stream) => QuicEvent::Writable(stream),
-                StreamEvent::Finished(stream) => QuicEvent::Finished(stream),
-                StreamEvent::Stopped { stream, code } => QuicEvent::Stopped { stream, code },
-                StreamEvent::Available(direction) => QuicEvent::StreamsAvailable(direction),
-            },
+            ConnectionEvent::Stream(event) => QuicEvent::Stream(event),
         };
         self.events.borrow_mut().push_back(event);
         true

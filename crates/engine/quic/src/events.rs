@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use apus_quic_protocol::{ConnectionEnd, Dir, StreamId, StreamReadError, StreamWriteError};
+use apus_quic_protocol::{ConnectionEnd, StreamEvent, StreamReadError, StreamWriteError};
 use bytes::Bytes;
 
 /// An event of a connection.
@@ -13,23 +13,8 @@ pub enum QuicEvent {
         /// Whether the server accepted the early data of this client.
         early_data_accepted: bool,
     },
-    /// The peer opened a stream, which may have data.
-    Opened(StreamId),
-    /// A stream has data, its end, or a reset.
-    Readable(StreamId),
-    /// A stream on which a write was blocked takes data again.
-    Writable(StreamId),
-    /// The peer has acknowledged all data of a finished stream.
-    Finished(StreamId),
-    /// The peer asks to stop sending on a stream (RFC 9000 section 3.5). The stream is over.
-    Stopped {
-        /// The stream.
-        stream: StreamId,
-        /// The error code of the application.
-        code: u64,
-    },
-    /// A stream of this direction can be opened again.
-    StreamsAvailable(Dir),
+    /// Something on a stream.
+    Stream(StreamEvent),
     /// The connection has ended. No other event follows.
     Closed(QuicCloseReason),
 }
@@ -124,7 +109,7 @@ impl std::error::Error for QuicCloseReason {}
 /// The state of a stream after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRead {
-    /// No more data has come. [`QuicEvent::Readable`] follows when there is some.
+    /// No more data has come. [`StreamEvent::Readable`] follows when there is some.
     Blocked,
     /// The limit is reached. There may be more data; no event follows until it is read.
     Limited,

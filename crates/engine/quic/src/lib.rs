@@ -62,7 +62,9 @@ mod udp;
 mod work;
 mod workers;
 
-pub use apus_quic_protocol::{ConnectError, ConnectionStats, Dir, QuicVersion, Side, StreamId};
+pub use apus_quic_protocol::{
+    ConnectError, ConnectionStats, Dir, QuicVersion, Side, StreamEvent, StreamId,
+};
 
 pub use connection::QuicConnection;
 pub use counters::QuicCounters;

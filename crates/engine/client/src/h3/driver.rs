@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use apus_h3::{H3Error, H3ErrorCode, H3Event};
 use apus_h3_quic::{CHUNK, number_of};
-use apus_quic::{QuicEvent, StreamId};
+use apus_quic::{QuicEvent, StreamEvent, StreamId};
 use apus_transport::{PollBudget, yield_to_events};
 use bytes::Bytes;
 
@@ -127,15 +127,15 @@ impl Http3ClientDriver {
             any = true;
             let protocol = &mut self.streams.protocol;
             match event {
-                QuicEvent::Opened(stream) | QuicEvent::Readable(stream) => {
+                QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
                     protocol.input.note_readable(number_of(stream));
                 }
-                QuicEvent::Writable(stream) => {
+                QuicEvent::Stream(StreamEvent::Writable(stream)) => {
                     if let Some(stream) = protocol.transport.note_writable(number_of(stream)) {
                         self.streams.note_sent(stream);
                     }
                 }
-                QuicEvent::Stopped { stream, code } => {
+                QuicEvent::Stream(StreamEvent::Stopped { stream, code }) => {
                     let (id, code) = (number_of(stream), H3ErrorCode(code));
                     let event = protocol.transport.codec.handle_stop_sending(id, code);
                     protocol.transport.forget_output(id);
@@ -152,8 +152,7 @@ impl Http3ClientDriver {
                     self.end_with(reason.into());
                 }
                 QuicEvent::Connected { .. }
-                | QuicEvent::Finished(_)
-                | QuicEvent::StreamsAvailable(_) => {}
+                | QuicEvent::Stream(StreamEvent::Finished(_) | StreamEvent::Available(_)) => {}
             }
         }
         self.streams.protocol.transport.continue_outputs();

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use apus_quic::{QuicCloseReason, QuicConnection, QuicEvent, StreamId};
+use apus_quic::{QuicCloseReason, QuicConnection, QuicEvent, StreamEvent, StreamId};
 use apus_transport::descriptors;
 
 use super::endpoint::ClientEndpoint;
@@ -82,7 +82,9 @@ async fn handshake(
     loop {
         match poll_fn(|cx| quic.poll_event(cx)).await {
             QuicEvent::Connected { .. } => break,
-            QuicEvent::Opened(stream) | QuicEvent::Readable(stream) => readable.push(stream),
+            QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
+                readable.push(stream)
+            }
             QuicEvent::Closed(reason) => return Err(failure(reason)),
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use apus_h3::{H3Error, H3ErrorCode, H3Event, IncomingRequest, StreamKey};
 use apus_h3_quic::number_of;
 use apus_http::{BodyError, HeaderName, HeaderValue, Method, ResponseOutcome, StatusCode};
-use apus_quic::{QuicCloseReason, QuicEvent};
+use apus_quic::{QuicCloseReason, QuicEvent, StreamEvent};
 
 use super::Http3Connection;
 
@@ -23,25 +23,25 @@ impl Http3Connection<'_> {
             any = true;
             match event {
                 QuicEvent::Connected { .. } => self.worker.counters.handshakes.add(1),
-                QuicEvent::Opened(stream) | QuicEvent::Readable(stream) => {
+                QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
                     self.input.note_readable(number_of(stream));
                 }
-                QuicEvent::Writable(stream) => {
+                QuicEvent::Stream(StreamEvent::Writable(stream)) => {
                     let transport = &mut self.streams.protocol.transport;
                     transport.note_writable(number_of(stream));
                 }
-                QuicEvent::Finished(stream) => {
+                QuicEvent::Stream(StreamEvent::Finished(stream)) => {
                     let protocol = &mut self.streams.protocol;
                     protocol.report(number_of(stream), ResponseOutcome::Complete);
                 }
-                QuicEvent::Stopped { stream, code } => {
+                QuicEvent::Stream(StreamEvent::Stopped { stream, code }) => {
                     let id = number_of(stream);
                     let codec = &mut self.streams.protocol.transport.codec;
                     let event = codec.handle_stop_sending(id, H3ErrorCode(code));
                     self.streams.protocol.forget_output(id);
                     self.handle_result(event);
                 }
-                QuicEvent::StreamsAvailable(_) => {}
+                QuicEvent::Stream(StreamEvent::Available(_)) => {}
                 QuicEvent::Closed(reason) => self.note_closed(&reason),
             }
         }

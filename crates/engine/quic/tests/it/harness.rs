@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apus_quic::{
     QuicClientTls, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys, QuicServerTls, QuicSettings,
-    QuicWorkers, SelectServerTls, Steering, StreamError, StreamId, StreamRead,
+    QuicWorkers, SelectServerTls, Steering, StreamError, StreamEvent, StreamId, StreamRead,
 };
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -201,17 +201,21 @@ pub(crate) async fn echo(connection: QuicConnection) {
     let mut streams: HashMap<StreamId, EchoStream> = HashMap::new();
     loop {
         match poll_fn(|cx| connection.poll_event(cx)).await {
-            QuicEvent::Opened(id) | QuicEvent::Readable(id) | QuicEvent::Writable(id) => {
+            QuicEvent::Stream(
+                StreamEvent::Opened(id) | StreamEvent::Readable(id) | StreamEvent::Writable(id),
+            ) => {
                 let stream = streams.entry(id).or_default();
                 if stream.turn(&connection, id).is_err() {
                     streams.remove(&id);
                 }
             }
-            QuicEvent::Finished(id) | QuicEvent::Stopped { stream: id, .. } => {
+            QuicEvent::Stream(
+                StreamEvent::Finished(id) | StreamEvent::Stopped { stream: id, .. },
+            ) => {
                 streams.remove(&id);
             }
             QuicEvent::Closed(_) => return,
-            QuicEvent::Connected { .. } | QuicEvent::StreamsAvailable(_) => {}
+            QuicEvent::Connected { .. } | QuicEvent::Stream(StreamEvent::Available(_)) => {}
         }
     }
 }
@@ -281,7 +285,7 @@ pub(crate) async fn read_all(
 pub(crate) async fn opened(connection: &QuicConnection) -> StreamId {
     loop {
         match next_event(connection).await {
-            QuicEvent::Opened(stream) => return stream,
+            QuicEvent::Stream(StreamEvent::Opened(stream)) => return stream,
             QuicEvent::Closed(reason) => panic!("{reason}"),
             _ => {}
         }

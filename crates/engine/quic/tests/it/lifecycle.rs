@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use apus_quic::{
     CongestionControl, ConnectError, Dir, QuicCloseReason, QuicEndpoint, QuicEvent, QuicSettings,
+    StreamEvent,
 };
 use apus_testkit::quic::frame::ServerFrame;
 use apus_testkit::quic::{RawQuicClient, RawQuicOptions};
@@ -335,7 +336,10 @@ fn packets_between_the_halves_of_a_turn_are_handled() {
                 connection.ping();
                 let mut cx = Context::from_waker(Waker::noop());
                 while let Poll::Ready(event) = accepted.poll_event(&mut cx) {
-                    if let QuicEvent::Opened(stream) | QuicEvent::Readable(stream) = event {
+                    if let QuicEvent::Stream(
+                        StreamEvent::Opened(stream) | StreamEvent::Readable(stream),
+                    ) = event
+                    {
                         let _ = accepted.read(stream, 100, |chunk| received += chunk.len());
                     }
                 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use apus_quic::{Dir, QuicEvent, QuicSettings, StreamError, StreamRead};
+use apus_quic::{Dir, QuicEvent, QuicSettings, StreamError, StreamEvent, StreamRead};
 use apus_testkit::{UdpRelay, block_on};
 use bytes::Bytes;
 
@@ -119,7 +119,10 @@ fn a_reader_that_does_not_read_stops_the_writer_at_the_window() {
             }
         }
         // Reading gave credit.
-        assert_eq!(next_event(&connection).await, QuicEvent::Writable(stream));
+        assert_eq!(
+            next_event(&connection).await,
+            QuicEvent::Stream(StreamEvent::Writable(stream))
+        );
         assert!(connection.write(stream, &mut chunks).unwrap() > 0);
     });
 }
@@ -133,7 +136,7 @@ fn a_read_passes_on_no_more_than_its_limit() {
         connection.finish(stream).unwrap();
         loop {
             let event = next_event(&connection).await;
-            if event == QuicEvent::Readable(stream) {
+            if event == QuicEvent::Stream(StreamEvent::Readable(stream)) {
                 break;
             }
         }
@@ -178,7 +181,7 @@ fn a_reader_that_stops_the_stream_reaches_the_writer() {
         connection.write(stream, &mut [data(10)]).unwrap();
         assert_eq!(opened(&accepted).await, stream);
         accepted.stop_sending(stream, 78).unwrap();
-        let stopped = QuicEvent::Stopped { stream, code: 78 };
+        let stopped = QuicEvent::Stream(StreamEvent::Stopped { stream, code: 78 });
         while next_event(&connection).await != stopped {}
         let error = StreamError::Stopped { code: 78 };
         assert_eq!(connection.write(stream, &mut [data(10)]), Err(error));
@@ -197,7 +200,7 @@ fn a_finished_stream_is_reported_when_the_peer_has_it() {
         assert_eq!(connection.unacknowledged_streams(), 1);
         assert_eq!(opened(&accepted).await, stream);
         assert_eq!(read_all(&accepted, stream).await.unwrap(), data(10));
-        while next_event(&connection).await != QuicEvent::Finished(stream) {}
+        while next_event(&connection).await != QuicEvent::Stream(StreamEvent::Finished(stream)) {}
         assert_eq!(connection.unacknowledged_streams(), 0);
     });
 }
@@ -236,7 +239,7 @@ fn the_peer_limits_how_many_streams_are_open() {
         connection.open(Dir::Bi).unwrap();
         assert_eq!(connection.open(Dir::Bi), None);
         write_all(&connection, first, &data(1)).await;
-        let available = QuicEvent::StreamsAvailable(Dir::Bi);
+        let available = QuicEvent::Stream(StreamEvent::Available(Dir::Bi));
         let mut is_available = false;
         let mut echoed = 0;
         while !is_available {
@@ -301,7 +304,9 @@ fn a_write_that_the_send_window_cuts_short_goes_on() {
             let written = connection.write(stream, &mut chunks).unwrap();
             assert_eq!(written, window as usize);
             if written < 100_001 {
-                while next_event(&connection).await != QuicEvent::Writable(stream) {}
+                while next_event(&connection).await
+                    != QuicEvent::Stream(StreamEvent::Writable(stream))
+                {}
                 let rest = connection.write(stream, &mut chunks);
                 assert_eq!(rest, Ok(100_001 - written));
             }

@@ -242,8 +242,10 @@ fn a_task_is_woken_once_for_the_packets_of_a_batch() {
                 while received.get() < 300_000 {
                     let event = next_event(&accepted).await;
                     wakes.set(wakes.get() + 1);
-                    if let apus_quic::QuicEvent::Opened(stream)
-                    | apus_quic::QuicEvent::Readable(stream) = event
+                    if let apus_quic::QuicEvent::Stream(
+                        apus_quic::StreamEvent::Opened(stream)
+                        | apus_quic::StreamEvent::Readable(stream),
+                    ) = event
                     {
                         let mut count = 0;
                         let _ = accepted.read(stream, usize::MAX, |chunk| count += chunk.len());

@@ -40,11 +40,11 @@ pub enum StreamEvent {
     Opened(StreamId),
     /// A stream has data, its end, or a reset.
     Readable(StreamId),
-    /// A stream on which a write was cut short takes data again.
+    /// A stream on which a write was blocked takes data again.
     Writable(StreamId),
     /// The peer has acknowledged all data of a finished stream.
     Finished(StreamId),
-    /// The peer does not want the data of a stream (RFC 9000 section 3.5). The stream was reset.
+    /// The peer asks to stop sending on a stream (RFC 9000 section 3.5). The stream was reset, and is over.
     Stopped {
         /// The stream.
         stream: StreamId,

@@ -16,7 +16,7 @@ use apus_h3::{
 use apus_h3_quic::{number_of, stream_id};
 use apus_quic::{
     Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys,
-    QuicSettings, QuicWorkers, Steering, StreamError, StreamId, StreamRead,
+    QuicSettings, QuicWorkers, Steering, StreamError, StreamEvent, StreamId, StreamRead,
 };
 use bytes::{Buf, Bytes};
 use tokio::task::JoinHandle;
@@ -373,7 +373,9 @@ impl Http3Load {
                 match poll_fn(|cx| connection.quic.poll_event(cx)).await {
                     QuicEvent::Connected { .. } => return Ok(()),
                     QuicEvent::Closed(reason) => return Err(reason),
-                    QuicEvent::Opened(id) | QuicEvent::Readable(id) => early.push(id),
+                    QuicEvent::Stream(StreamEvent::Opened(id) | StreamEvent::Readable(id)) => {
+                        early.push(id)
+                    }
                     _ => {}
                 }
             }
@@ -455,15 +457,17 @@ impl Http3Load {
                 return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
             match connection.quic.poll_event(cx) {
-                Poll::Ready(QuicEvent::Opened(id) | QuicEvent::Readable(id)) => {
+                Poll::Ready(QuicEvent::Stream(
+                    StreamEvent::Opened(id) | StreamEvent::Readable(id),
+                )) => {
                     if connection.receive_pace.is_limited() {
                         connection.note_readable(id)
                     } else {
                         self.read_all(id).map_err(Http3LoadFailure::Malformed)?
                     }
                 }
-                Poll::Ready(QuicEvent::Writable(id)) => connection.write(id),
-                Poll::Ready(QuicEvent::Stopped { stream, code }) => {
+                Poll::Ready(QuicEvent::Stream(StreamEvent::Writable(id))) => connection.write(id),
+                Poll::Ready(QuicEvent::Stream(StreamEvent::Stopped { stream, code })) => {
                     let number = number_of(stream);
                     if let Some(open) = connection.request(number) {
                         open.unsent = Default::default();

@@ -16,7 +16,7 @@ use apus_h3_quic::{Http3Input, Http3Transport, number_of, stream_id};
 use apus_http::{Headers, ResponseHead, StatusCode};
 use apus_quic::{
     QuicConnection, QuicEndpoint, QuicEvent, QuicKeys, QuicServerTls, QuicSettings, QuicWorkers,
-    SelectServerTls, Steering,
+    SelectServerTls, Steering, StreamEvent,
 };
 use apus_testkit::CertificateAuthority;
 use bytes::Bytes;
@@ -172,10 +172,10 @@ impl ServerEnd {
                 continue;
             }
             match poll_fn(|cx| self.transport.quic.poll_event(cx)).await {
-                QuicEvent::Opened(stream) | QuicEvent::Readable(stream) => {
+                QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
                     self.input.note_readable(number_of(stream));
                 }
-                QuicEvent::Writable(stream) => {
+                QuicEvent::Stream(StreamEvent::Writable(stream)) => {
                     self.transport.note_writable(number_of(stream));
                     self.transport.continue_outputs();
                 }

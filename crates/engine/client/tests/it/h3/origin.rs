@@ -13,7 +13,7 @@ use apus_h3_quic::{Http3Input, Http3Transport, number_of, stream_id};
 use apus_http::{Headers, ResponseHead, StatusCode};
 use apus_quic::{
     QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys, QuicServerTls,
-    QuicSettings, QuicWorkers, SelectServerTls, Steering,
+    QuicSettings, QuicWorkers, SelectServerTls, Steering, StreamEvent,
 };
 use apus_testkit::CertificateAuthority;
 use bytes::Bytes;
@@ -170,14 +170,16 @@ impl OriginEnd {
             match self.transport.quic.poll_event(cx) {
                 Poll::Pending if self.input.is_due(&self.transport) => {}
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(QuicEvent::Opened(stream) | QuicEvent::Readable(stream)) => {
+                Poll::Ready(QuicEvent::Stream(
+                    StreamEvent::Opened(stream) | StreamEvent::Readable(stream),
+                )) => {
                     self.input.note_readable(number_of(stream));
                 }
-                Poll::Ready(QuicEvent::Writable(stream)) => {
+                Poll::Ready(QuicEvent::Stream(StreamEvent::Writable(stream))) => {
                     self.transport.note_writable(number_of(stream));
                     self.transport.continue_outputs();
                 }
-                Poll::Ready(QuicEvent::Stopped { stream, code }) => {
+                Poll::Ready(QuicEvent::Stream(StreamEvent::Stopped { stream, code })) => {
                     let (id, code) = (number_of(stream), H3ErrorCode(code));
                     let event = self.transport.codec.handle_stop_sending(id, code);
                     self.events.extend(event.unwrap());

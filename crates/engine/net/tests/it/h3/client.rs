@@ -13,7 +13,7 @@ use apus_h3::{
 use apus_http::{Headers, Method};
 use apus_quic::{
     Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys,
-    QuicSettings, QuicWorkers, Side, Steering, StreamError, StreamId, StreamRead,
+    QuicSettings, QuicWorkers, Side, Steering, StreamError, StreamEvent, StreamId, StreamRead,
 };
 use bytes::Bytes;
 use rustls::ClientConfig;
@@ -407,9 +407,9 @@ impl ClientConnection {
                 self.is_connected = true;
                 self.early_data_accepted = early_data_accepted;
             }
-            QuicEvent::Opened(id) | QuicEvent::Readable(id) => self.read(id),
-            QuicEvent::Writable(id) => self.continue_sending(number(id)),
-            QuicEvent::Stopped { stream, code } => {
+            QuicEvent::Stream(StreamEvent::Opened(id) | StreamEvent::Readable(id)) => self.read(id),
+            QuicEvent::Stream(StreamEvent::Writable(id)) => self.continue_sending(number(id)),
+            QuicEvent::Stream(StreamEvent::Stopped { stream, code }) => {
                 let id = number(stream);
                 self.unsent.remove(&id);
                 if let Some(response) = self.responses.get_mut(&id) {
@@ -421,7 +421,7 @@ impl ClientConnection {
                 }
             }
             QuicEvent::Closed(reason) => self.closed = Some(reason),
-            QuicEvent::Finished(_) | QuicEvent::StreamsAvailable(_) => {}
+            QuicEvent::Stream(StreamEvent::Finished(_) | StreamEvent::Available(_)) => {}
         }
     }
 
