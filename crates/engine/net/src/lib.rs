@@ -102,6 +102,7 @@ pub mod tls;
 mod tls;
 mod trusted_file;
 mod tunnel_limits;
+mod tunnel_refusal;
 mod worker;
 
 pub use account::{AccountError, SystemAccount};

@@ -12,6 +12,7 @@
 //!   compression (RFC 7541), whose dynamic table is `field_compression::table`. A malformed message is an error of its
 //!   stream, a malformed frame an error of the connection.
 //! - [`messages`]: how requests and responses become field sections of HTTP/2 and HTTP/3, and the reverse.
+//! - `request_kind`: which responses begin a tunnel, and which are final, in all versions.
 //! - [`flood`]: budgets of HTTP/2 and HTTP/3 for events that only cost the server: resets (rapid reset,
 //!   CVE-2023-44487), frames that must be acknowledged, frames without data, tiny windows. They are token buckets, and
 //!   useful work refills them.
@@ -52,5 +53,6 @@ pub mod h2;
 pub mod messages;
 pub mod priority;
 pub mod proxy_protocol;
+mod request_kind;
 pub mod schedule;
 pub mod stream_table;

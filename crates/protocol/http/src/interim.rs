@@ -17,6 +17,13 @@ const MAX_QUEUED_BYTES: usize = 64 * 1024;
 /// The memory of an interim response in bytes, without its fields.
 const OVERHEAD: usize = 64;
 
+/// Whether a response with this status is interim, and another one follows. A 101 is the last one that HTTP has on its
+/// connection (RFC 9110 section 15.2.2).
+#[inline]
+pub fn is_interim(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
+}
+
 /// Sends interim responses to the client of one request, such as 103 Early Hints (RFC 8297).
 ///
 /// It comes from [`Request::interim`](crate::Request::interim), is cheap to clone and may outlive the
@@ -57,8 +64,7 @@ impl Interim {
     /// interim responses to HTTP/1.0 clients. Hop-by-hop fields, fields about the body, and those that applications
     /// have for the server are left out.
     pub fn send(&self, status: StatusCode, mut headers: Headers) {
-        let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
-        if let Some(queue) = self.queue.as_ref().filter(|_| is_interim) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| is_interim(status)) {
             headers.remove_internal();
             queue.add(InterimResponse {
                 request: self.request,

@@ -115,7 +115,7 @@ pub use headers::{Headers, InvalidField};
 pub use hop_by_hop::HopByHopFields;
 pub use html::escape_html;
 pub use identity::is_identity_field;
-pub use interim::{Interim, InterimQueue};
+pub use interim::{Interim, InterimQueue, is_interim};
 pub use known_field::{FieldSet, KnownField};
 pub use mount_prefix::{MountPrefix, mount_prefix};
 pub use network::{InvalidNetwork, Network};

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::task::Context;
 
+use apus_codec::messages::RequestKind;
 use apus_codec::stream_table::StreamKey;
 use apus_http::{Body, BodyError, Headers, StatusCode};
 use apus_transport::{BodyReceiver, BodySender, tunnel};
@@ -49,7 +50,8 @@ impl<P: ClientProtocol> OriginStreams<P> {
             // A 204 has no length (RFC 9110 section 8.6).
             headers.remove("content-length");
         }
-        if stream.tunnel.is_some() && status.is_success() && !end {
+        let begins = RequestKind::ExtendedConnect.begins_tunnel_over_stream(status);
+        if stream.tunnel.is_some() && begins && !end {
             return self.open_tunnel(key, *headers);
         }
         let has_body = !stream.is_head

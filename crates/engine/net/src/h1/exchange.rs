@@ -9,16 +9,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
-use apus_http::{
-    Body, Completion, Method, Request, Response, ResponseFuture, ResponseOutcome, Service,
-    StatusCode,
-};
+use apus_codec::messages::RequestKind;
+use apus_http::{Body, Completion, Request, Response, ResponseFuture, ResponseOutcome, Service};
 use apus_transport::take_yield;
 
 use super::request_body::Http1RequestBody;
 use super::send::GATHER;
 use super::write::BodySendError;
 use super::{Http1Connection, Http1End, ProtocolSwitch};
+use crate::tunnel_refusal::refuse_without_tunnel;
 
 /// Pipelined bytes that are read while a handler works, to notice a client that closes.
 // A client that is gone shows only behind what it has sent; more than this is not held for a client that floods
@@ -33,7 +32,7 @@ impl Http1Connection<'_> {
     ) -> io::Result<Option<Http1End>> {
         // The deadline of the head no longer applies, and the connection is not idle.
         self.slot.clear_deadline();
-        let connect = request.head.method == Method::CONNECT;
+        let kind = RequestKind::of(&request.head.method);
         self.alt_svc.prepare(&request.head.headers, self.listener);
         let service = self.listener.service();
         let (response, mut request_body) = self.call(&*service, request);
@@ -44,8 +43,7 @@ impl Http1Connection<'_> {
             }
         };
         drop(service);
-        self.respond(&mut response, &mut request_body, connect)
-            .await
+        self.respond(&mut response, &mut request_body, kind).await
     }
 
     /// Calls the service. Not a part of the future of the exchange, which would contain the request.
@@ -158,7 +156,7 @@ impl Http1Connection<'_> {
         &mut self,
         response: &mut Response,
         request_body: &mut Option<Http1RequestBody>,
-        connect: bool,
+        kind: RequestKind,
     ) -> io::Result<Option<Http1End>> {
         self.encode_interims();
         let limit = self.limits.requests_per_connection;
@@ -196,13 +194,8 @@ impl Http1Connection<'_> {
                 self.codec.close();
             }
         }
-        let status = response.status();
-        if status == StatusCode::SWITCHING_PROTOCOLS && tunnel.is_none() {
-            tracing::error!("a service responded 101 without a tunnel; sent a 500");
-            *response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
-        } else if connect && status.is_success() && tunnel.is_none() {
-            tracing::error!("a service accepted CONNECT without a tunnel; sent a 500");
-            *response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+        if tunnel.is_none() {
+            refuse_without_tunnel(response, kind);
         }
         let body = response.take_body();
         let (framing, head_bytes) =

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use apus_codec::messages::RequestKind;
 use apus_h3::{H3Error, H3ErrorCode, H3Event, IncomingRequest, StreamKey};
 use apus_h3_quic::number_of;
 use apus_http::{BodyError, HeaderName, HeaderValue, Method, ResponseOutcome, StatusCode};
@@ -135,7 +136,7 @@ impl Http3Connection<'_> {
                 request.head.method,
                 Method::GET | Method::HEAD | Method::OPTIONS
             );
-            if !is_safe || !request.end || request.is_tunnel {
+            if !is_safe || !request.end || request.kind == RequestKind::ExtendedConnect {
                 let why = "the request could be a replay";
                 return self
                     .streams

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use apus_codec::messages::IncomingRequest;
-use apus_http::{Body, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode};
+use apus_http::{Body, Request, Response, ResponseFuture, ResponseOutcome, StatusCode};
 
 use super::request_body::StreamRequestBody;
-use super::table::{StreamKind, StreamWork};
+use super::table::StreamWork;
 use super::{RequestStreams, SlotKey, StreamProtocol};
 
 impl<P: StreamProtocol> RequestStreams<'_, P> {
@@ -18,21 +18,17 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         self.worker.counters.requests.add(1);
         self.requests += 1;
         self.budget.requests += 1;
-        let kind = match request.head.method {
-            _ if request.is_tunnel => StreamKind::ExtendedConnect,
-            Method::CONNECT => StreamKind::Connect,
-            _ => StreamKind::Regular,
-        };
+        let kind = request.kind;
         // A tunnel lives for hours, and each has two sides: without a limit of its own, one connection would hold as
         // many as it may have streams.
-        if kind != StreamKind::Regular && self.streams.tunnels() >= self.limits.h2_max_tunnels {
+        if kind.is_connect() && self.streams.tunnels() >= self.limits.h2_max_tunnels {
             return self.refuse(
                 key,
                 StatusCode::SERVICE_UNAVAILABLE,
                 &"the connection has too many tunnels",
             );
         }
-        let (request_body, body) = if kind != StreamKind::Regular {
+        let (request_body, body) = if kind.is_connect() {
             (
                 Some(StreamRequestBody::for_tunnel(request.end, &self.unread)),
                 Body::Empty,

@@ -5,13 +5,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_codec::h2::ExpectedBody;
-use apus_http::{Body, Response, ResponseHead, ResponseOutcome, StatusCode};
+use apus_http::{Body, Response, ResponseHead, ResponseOutcome};
 use apus_transport::{BodyChunk, deadline_from, tunnel};
 
 use super::completion::CompletionObservers;
-use super::table::{StreamKind, StreamWork};
+use super::table::StreamWork;
 use super::{RequestStreams, ResetReason, SlotKey, StreamProtocol};
 use crate::connection_table::NEVER;
+use crate::tunnel_refusal::refuse_without_tunnel;
 
 /// The number of abandoned streams past which those that have ended are removed from the list.
 const MAX_ABANDONED: usize = 64;
@@ -94,29 +95,13 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         if response.is_of_panic() {
             self.worker.counters.panics.add(1);
         }
-        let status = response.status();
         let mut tunnel = response.take_tunnel();
-        let opens = match stream.kind {
-            StreamKind::Regular => false,
-            StreamKind::Connect => status.is_success(),
-            StreamKind::ExtendedConnect => status == StatusCode::SWITCHING_PROTOCOLS,
-        };
-        if !opens || tunnel.is_none() {
+        if !stream.kind.begins_tunnel(response.status()) || tunnel.is_none() {
             tunnel = None;
             if let Some(request_body) = &mut stream.request_body {
                 request_body.take_for_tunnel();
             }
-            if status == StatusCode::SWITCHING_PROTOCOLS {
-                tracing::error!("a service responded 101 without a tunnel; sent a 500");
-                response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
-            } else if opens {
-                tracing::error!("a service accepted CONNECT without a tunnel; sent a 500");
-                response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
-            } else if stream.kind == StreamKind::ExtendedConnect && status.is_success() {
-                // The service does not know the protocol, and responded as to a GET. To the client a 2xx
-                // would open a tunnel.
-                response = Response::new(StatusCode::NOT_IMPLEMENTED);
-            }
+            refuse_without_tunnel(&mut response, stream.kind);
         }
         let mut observed = CompletionObservers::of(&mut response, self.arrived);
         let body = match tunnel {

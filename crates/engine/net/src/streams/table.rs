@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 
+use apus_codec::messages::RequestKind;
 use apus_http::{BodyStream, Response};
 use apus_transport::BodyChunk;
 use bytes::Bytes;
@@ -24,7 +25,7 @@ struct StreamSlot<K> {
 /// One stream.
 #[derive(Default)]
 pub(super) struct ServerStream {
-    pub(super) kind: StreamKind,
+    pub(super) kind: RequestKind,
     pub(super) work: StreamWork,
     pub(super) next: BodyChunk,
     /// The source of the data behind `next`.
@@ -50,18 +51,6 @@ pub(super) struct SendProgress {
     pub(super) taken: u64,
     /// The bytes of the whole connection.
     pub(super) of_connection: u64,
-}
-
-/// The kind of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum StreamKind {
-    /// A response.
-    #[default]
-    Regular,
-    /// A tunnel by CONNECT, which a 2xx opens (RFC 9113 section 8.5).
-    Connect,
-    /// A tunnel by extended CONNECT (RFC 8441), which a 101 opens.
-    ExtendedConnect,
 }
 
 /// The future that a stream waits for.
@@ -129,8 +118,7 @@ impl<K: SlotKey> ServerStreams<K> {
     /// The number of streams that are tunnels, or may become one.
     pub(super) fn tunnels(&self) -> usize {
         let open = self.0.iter().filter(|slot| slot.key.is_some());
-        open.filter(|slot| slot.stream.kind != StreamKind::Regular)
-            .count()
+        open.filter(|slot| slot.stream.kind.is_connect()).count()
     }
 
     /// The number of slots.

@@ -7,10 +7,11 @@ use http::{Method, StatusCode};
 
 use super::body::{BodyPiece, BodyReader, BodyWriter};
 use super::outgoing_request::{InvalidRequest, OutgoingRequest};
-use super::response::{Http1ResponseHead, RequestKind, ResponseContext, ResponseReader};
+use super::response::{Http1ResponseHead, ResponseContext, ResponseReader};
 use super::{BodyFraming, HeadLimits, Http1Error, encode};
-use apus_http::Headers;
+use crate::request_kind::RequestKind;
 use apus_http::list;
+use apus_http::{Headers, is_interim};
 
 /// The client's end of a connection: it encodes requests and decodes responses.
 ///
@@ -154,11 +155,7 @@ impl ClientConnection {
 
     fn expect(&mut self, method: &Method, offered_protocols: &str) {
         self.reading = ReadState::Head;
-        self.request_kind = match *method {
-            Method::HEAD => RequestKind::Head,
-            Method::CONNECT => RequestKind::Connect,
-            _ => RequestKind::Other,
-        };
+        self.request_kind = RequestKind::of(method);
         if self.offered_protocols.as_ref() != offered_protocols {
             self.offered_protocols = offered_protocols.into();
         }
@@ -281,7 +278,7 @@ impl ClientConnection {
         };
         let head = read.head;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
-        if head.status.is_informational() && !switches {
+        if is_interim(head.status) {
             self.interim_count = self.interim_count.saturating_add(1);
             if self.interim_count > Self::MAX_INTERIM {
                 return Err(Http1Error::TooManyInterim);
@@ -294,8 +291,7 @@ impl ClientConnection {
         if switches && !self.is_offered(&head.headers) {
             return Err(Http1Error::UnexpectedUpgrade);
         }
-        self.tunnel =
-            switches || (self.request_kind == RequestKind::Connect && head.status.is_success());
+        self.tunnel = switches || self.request_kind.begins_tunnel(head.status);
         // Bytes after a rejected CONNECT may have been meant for the tunnel.
         self.persistent &= read.persistent && self.request_kind != RequestKind::Connect;
         self.idle_timeout = read.idle_timeout.or(self.idle_timeout);

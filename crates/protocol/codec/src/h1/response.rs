@@ -8,6 +8,7 @@ use super::field::{self, SectionPart};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
 use super::{BodyFraming, HeadLimits, Http1Error};
+use crate::request_kind::RequestKind;
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
 use apus_http::list;
 use apus_http::{FieldSet, Headers, KnownField};
@@ -25,14 +26,6 @@ pub struct Http1ResponseHead {
     pub headers: Headers,
     /// How the body is framed.
     pub body: BodyFraming,
-}
-
-/// The kind of the request, which the framing of its response depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestKind {
-    Head,
-    Connect,
-    Other,
 }
 
 /// Reads one response head after the other.
@@ -221,7 +214,7 @@ impl ResponseReader {
             let _ = headers.try_insert("content-length", length.to_string());
         }
         let length = framing.resolve(version)?;
-        let is_tunnel = request_kind == RequestKind::Connect && status.is_success();
+        let is_tunnel = request_kind.begins_tunnel(status);
         // RFC 9110 section 8.6: with these, a recipient that believes the length would wait for a body, or read the
         // tunnel as one.
         let has_no_length =

@@ -8,7 +8,8 @@ use super::body::{BodyPiece, BodyReader, BodyWriter};
 use super::encode::{self, ResponseFraming};
 use super::request::RequestReader;
 use super::{BodyFraming, HeadLimits, Http1Error, Http1RequestHead, RequestFraming};
-use apus_http::{FieldSummary, Headers, ResponseHead};
+use crate::request_kind::{RequestKind, final_status};
+use apus_http::{FieldSummary, Headers, ResponseHead, is_interim};
 
 /// The server's end of a connection: it decodes requests and encodes responses.
 ///
@@ -226,8 +227,7 @@ impl ServerConnection {
         if status == StatusCode::CONTINUE {
             return self.send_continue(out);
         }
-        if status.is_informational()
-            && status != StatusCode::SWITCHING_PROTOCOLS
+        if is_interim(status)
             && self.version == Version::HTTP_11
             && self.response == ResponseProgress::Pending
         {
@@ -246,11 +246,9 @@ impl ServerConnection {
             return body.framing;
         }
         let upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS && self.upgrade;
-        if head.status.is_informational() && !upgraded {
-            head.status = StatusCode::INTERNAL_SERVER_ERROR;
-        }
-        let connect = self.method == Method::CONNECT;
-        self.tunnel = upgraded || (connect && head.status.is_success());
+        head.status = final_status(head.status, upgraded);
+        let kind = RequestKind::of(&self.method);
+        self.tunnel = upgraded || kind.begins_tunnel(head.status);
 
         let summary = head.headers.summary();
         let (framing, content_length) = self.framing(&head, &summary);
@@ -261,7 +259,7 @@ impl ServerConnection {
             // The client may send the announced body or omit it.
             || (self.awaits_continue && !is_request_complete)
             // Bytes after a rejected CONNECT may have been meant for the tunnel.
-            || (connect && !self.tunnel)
+            || (kind.is_connect() && !self.tunnel)
         {
             self.persistent = false;
         }

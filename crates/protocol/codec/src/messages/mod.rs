@@ -7,9 +7,10 @@ mod response;
 mod section;
 
 pub use self::fault::{HeadRefusal, MessageFault, SectionError};
-pub use self::request::{OutgoingRequest, RequestKind};
+pub use self::request::OutgoingRequest;
 pub use self::response::{ExpectedBody, ResponsePlan};
 pub use self::section::{
     FieldReader, IncomingRequest, RequestSection, ResponseSection, SectionBuffers, SectionKind,
     SectionLimits,
 };
+pub use crate::request_kind::RequestKind;

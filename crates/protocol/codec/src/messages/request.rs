@@ -2,29 +2,10 @@
 
 use http::Method;
 
+use super::RequestKind;
 use apus_http::grammar::parse_decimal;
 use apus_http::response_head::{decimal, is_connection_field};
 use apus_http::{Head, Headers};
-
-/// The kind of request, which the response depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
-    /// Any other method.
-    Other,
-    /// HEAD, whose response has no body.
-    Head,
-    /// CONNECT, whose response begins a tunnel.
-    Connect,
-    /// An extended CONNECT (RFC 8441, RFC 9220).
-    ExtendedConnect,
-}
-
-impl RequestKind {
-    /// Whether the response may begin a tunnel.
-    pub fn is_connect(self) -> bool {
-        matches!(self, Self::Connect | Self::ExtendedConnect)
-    }
-}
 
 /// The head of a request to send.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +54,10 @@ impl<'a> OutgoingRequest<'a> {
     }
     /// What the response depends on.
     pub fn kind(&self) -> RequestKind {
-        match (self.protocol, self.method) {
-            (Some(_), _) => RequestKind::ExtendedConnect,
-            (None, &Method::HEAD) => RequestKind::Head,
-            (None, &Method::CONNECT) => RequestKind::Connect,
-            (None, _) => RequestKind::Other,
+        if self.protocol.is_some() {
+            RequestKind::ExtendedConnect
+        } else {
+            RequestKind::of(self.method)
         }
     }
 

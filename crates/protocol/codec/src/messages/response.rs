@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use super::RequestKind;
+use crate::request_kind::final_status;
 use apus_http::ResponseHead;
 
 /// The body that the caller has to send after a head.
@@ -39,14 +40,12 @@ impl ResponsePlan {
     /// What is sent of this head in response to a request of this kind.
     #[inline]
     pub fn of(head: &ResponseHead<'_>, request: RequestKind) -> Self {
-        let is_upgrade = request == RequestKind::ExtendedConnect
-            && head.status == StatusCode::SWITCHING_PROTOCOLS;
+        let is_tunnel = request.begins_tunnel(head.status);
         let status = match head.status {
-            StatusCode::SWITCHING_PROTOCOLS if is_upgrade => StatusCode::OK,
-            status if status.is_informational() => StatusCode::INTERNAL_SERVER_ERROR,
-            status => status,
+            // HTTP/2 and HTTP/3 have no 101 (RFC 9113 section 8.6, RFC 9114 section 4.5).
+            StatusCode::SWITCHING_PROTOCOLS if is_tunnel => StatusCode::OK,
+            status => final_status(status, false),
         };
-        let is_tunnel = is_upgrade || (request == RequestKind::Connect && status.is_success());
         let summary = head.headers.summary();
         let (body, content_length) = match status {
             _ if is_tunnel => (ExpectedBody::Data(None), None),

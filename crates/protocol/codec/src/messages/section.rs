@@ -103,8 +103,8 @@ pub struct IncomingRequest<K> {
     pub content_length: Option<u64>,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// Whether this is an extended CONNECT.
-    pub is_tunnel: bool,
+    /// What the response depends on.
+    pub kind: RequestKind,
 }
 
 /// The parsed field section of a response.
@@ -128,7 +128,7 @@ impl RequestSection {
             content_length: self.content_length,
             // RFC 9110 section 10.1.1: the expectation of a request without a body is ignored.
             expects_continue: self.expects_continue && !end,
-            is_tunnel: self.kind == RequestKind::ExtendedConnect,
+            kind: self.kind,
         }
     }
 }
@@ -401,10 +401,10 @@ impl<'a> FieldReader<'a> {
                 if !matches!(path, [b'/', ..] | [b'*']) {
                     return malformed(MessageFault::Target);
                 }
-                let kind = match method {
-                    _ if is_extended => RequestKind::ExtendedConnect,
-                    Method::HEAD => RequestKind::Head,
-                    _ => RequestKind::Other,
+                let kind = if is_extended {
+                    RequestKind::ExtendedConnect
+                } else {
+                    RequestKind::of(&method)
                 };
                 // An extended CONNECT is presented as the HTTP/1.1 upgrade, which is a GET.
                 let method = if is_extended { Method::GET } else { method };

@@ -5,7 +5,7 @@ use std::fmt;
 use apus_codec::messages::{ExpectedBody, OutgoingRequest, ResponsePlan};
 use apus_http::response_head::decimal;
 use apus_http::trailers::is_allowed_in_trailers;
-use apus_http::{Headers, ResponseHead};
+use apus_http::{Headers, ResponseHead, is_interim};
 use http::StatusCode;
 
 use super::stream::{FrameProgress, Incoming, Outgoing, RequestStream};
@@ -104,8 +104,7 @@ impl H3Connection {
             .is_some_and(|known| known.outgoing == Outgoing::Head);
         if is_possible
             && self.role == H3Role::Server
-            && status.is_informational()
-            && status != StatusCode::SWITCHING_PROTOCOLS
+            && is_interim(status)
             && self.fits_peer(lines_size(headers).saturating_add(STATUS_BYTES))
         {
             let encoder = &mut self.encoder;

@@ -147,7 +147,7 @@ impl H3Connection {
             return Ok(H3Event::Incomplete);
         };
         stream.incoming = Incoming::Body;
-        stream.is_tunnel = status.is_success() && stream.request.is_connect();
+        stream.is_tunnel = stream.request.begins_tunnel_over_stream(status);
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;

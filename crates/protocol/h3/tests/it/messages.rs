@@ -1,5 +1,6 @@
 //! Requests and responses between both roles (RFC 9114 sections 4.1 to 4.4, RFC 9220).
 
+use apus_codec::messages::RequestKind;
 use apus_h3::{
     ExpectedBody, H3ErrorCode, H3Event, H3Fault, HeadRefusal, LocalStream, OutgoingRequest,
     RequestError, StreamAction,
@@ -364,7 +365,7 @@ fn an_extended_connect_becomes_an_upgrade() {
     let [H3Event::Request(request)] = &events[..] else {
         panic!("{events:?}");
     };
-    assert!(request.is_tunnel && request.head.method == Method::GET);
+    assert!(request.kind == RequestKind::ExtendedConnect && request.head.method == Method::GET);
     assert_eq!(
         request.head.hop_by_hop.upgrade.as_deref(),
         Some("websocket")

@@ -1,6 +1,6 @@
 //! The decoder for the frames of a worker.
 
-use apus_http::StatusCode;
+use apus_http::{StatusCode, is_interim};
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::command::is_channel;
@@ -310,9 +310,7 @@ impl WireDecoder {
         let code = u16::from_le_bytes([s, t]);
         let status = StatusCode::from_u16(code)
             .ok()
-            .filter(|status| {
-                !status.is_informational() || *status == StatusCode::SWITCHING_PROTOCOLS
-            })
+            .filter(|status| !is_interim(*status))
             .ok_or(WireError::Status(code))?;
         let mut block = input.split_to(end).freeze();
         block.advance(begin);

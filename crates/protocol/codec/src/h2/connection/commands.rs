@@ -10,7 +10,7 @@ use crate::h2::{ConnectionError, ErrorCode, StreamKey};
 use crate::messages::{ExpectedBody, OutgoingRequest, ResponsePlan};
 use apus_http::response_head::decimal;
 use apus_http::trailers::is_allowed_in_trailers;
-use apus_http::{Headers, ResponseHead};
+use apus_http::{Headers, ResponseHead, is_interim};
 use http::StatusCode;
 
 impl Http2Codec {
@@ -56,10 +56,7 @@ impl Http2Codec {
         let Some(known) = self.streams.get(stream) else {
             return;
         };
-        if known.sending == SendState::Head
-            && status.is_informational()
-            && status != StatusCode::SWITCHING_PROTOCOLS
-        {
+        if known.sending == SendState::Head && is_interim(status) {
             let encoder = &mut self.encoder;
             frame::field_block(stream.id(), false, self.peer.max_frame_size, out, |out| {
                 encoder.begin(out);

@@ -518,7 +518,7 @@ impl Http2Codec {
         // A response earns a client as much as a request earns a server.
         self.budgets.overhead.earn(4);
         stream.receiving = ReceiveState::Body;
-        let is_tunnel = stream.request == RequestKind::ExtendedConnect && status.is_success();
+        let is_tunnel = stream.request.begins_tunnel_over_stream(status);
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;

@@ -2,6 +2,7 @@
 
 use apus_codec::h2::hpack::HpackDecoder;
 use apus_codec::h2::{Http2Event, OutgoingRequest};
+use apus_codec::messages::RequestKind;
 use apus_http::{Headers, Method, StatusCode};
 
 use super::endpoint::*;
@@ -142,7 +143,7 @@ fn opens_a_tunnel_if_the_server_allows_it() {
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
-    assert!(request.is_tunnel);
+    assert_eq!(request.kind, RequestKind::ExtendedConnect);
     assert_eq!(request.head.method, Method::GET);
     assert_eq!(
         request.head.hop_by_hop.upgrade.as_deref(),

@@ -1,6 +1,7 @@
 //! Tests messages between two ends (RFC 9113 section 8).
 
 use apus_codec::h2::{ExpectedBody, HeadRefusal, Http2Event, OutgoingRequest};
+use apus_codec::messages::RequestKind;
 use apus_http::{Headers, Method, StatusCode};
 
 use super::endpoint::*;
@@ -234,7 +235,7 @@ fn an_extended_connect_becomes_an_upgrade() {
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
-    assert!(request.is_tunnel);
+    assert_eq!(request.kind, RequestKind::ExtendedConnect);
     assert_eq!(request.head.method, Method::GET);
     let upgrade = request.head.hop_by_hop.upgrade.as_deref();
     assert_eq!(upgrade, Some("websocket"));
