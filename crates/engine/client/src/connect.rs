@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 use apus_codec::proxy_protocol;
+use apus_http::Body;
 use apus_transport::descriptors::DescriptorPermit;
 use apus_transport::{ReadInterestSocket, StreamSocket, Transport, descriptors};
 use socket2::{SockRef, TcpKeepalive};
@@ -14,7 +15,8 @@ use tokio::net::TcpStream;
 use crate::h3;
 use crate::{
     Address, ClientRequest, FailureCause, FastCgiClient, Http1Client, MultiplexedClient, Origin,
-    OriginExchange, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts, h2,
+    OriginExchange, Protocol, ProxyHead, RequestFailure, RequestPhase, RequestTemplate, Timeouts,
+    h2,
 };
 
 /// A connection to an origin.
@@ -31,10 +33,15 @@ pub enum OriginConnection {
 impl OriginConnection {
     /// Sends a request, for the response or a [`RequestFailure`].
     pub fn send(self, request: ClientRequest) -> OriginExchange {
+        self.send_attempt(&request.template, request.body)
+    }
+
+    /// Does the same as [`Self::send`] for one of several attempts.
+    pub fn send_attempt(self, template: &RequestTemplate, body: Body) -> OriginExchange {
         match self {
-            Self::Http1(connection) => connection.send(request),
-            Self::Multiplexed(connection) => connection.send(request),
-            Self::FastCgi(connection) => connection.send(request),
+            Self::Http1(connection) => connection.send_attempt(template, body),
+            Self::Multiplexed(connection) => connection.send_attempt(template, body),
+            Self::FastCgi(connection) => connection.send_attempt(template, body),
         }
     }
 }

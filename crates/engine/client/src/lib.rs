@@ -58,7 +58,9 @@ pub use self::connection_return::ConnectionReturn;
 pub use self::failure::{FailureCause, RequestFailure, RequestPhase};
 pub use self::fcgi::{FastCgiClient, ParkedFastCgi, SentRequest};
 pub use self::h1::Http1Client;
-pub use self::message::{ClientRequest, ClientRequestHead, ClientResponse, Stderr, Timeouts};
+pub use self::message::{
+    ClientRequest, ClientRequestHead, ClientResponse, RequestTemplate, Stderr, Timeouts,
+};
 pub use self::origin::{Address, Origin, Protocol, ProxyHead, ResponseRules};
 pub use self::origin_exchange::OriginExchange;
 pub use self::streams::MultiplexedClient;

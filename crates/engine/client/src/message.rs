@@ -35,11 +35,20 @@ pub struct ClientRequestHead {
 }
 
 /// A request on its way to an origin.
+#[derive(Debug)]
 pub struct ClientRequest {
-    /// The head.
-    pub head: Rc<ClientRequestHead>,
+    /// All but the body.
+    pub template: RequestTemplate,
     /// The body. If its length is known, it is sent with `Content-Length`.
     pub body: Body,
+}
+
+/// A request on its way to an origin, without its body: what is the same for all attempts to send it. An attempt borrows it,
+/// since most requests are sent once, and few connections need all of it.
+#[derive(Clone)]
+pub struct RequestTemplate {
+    /// The head.
+    pub head: Rc<ClientRequestHead>,
     /// Where interim responses (100, 103) go, if they are wanted.
     pub interim: Option<Interim>,
     /// How long each step may take.
@@ -68,11 +77,10 @@ pub struct Timeouts {
     pub write: Duration,
 }
 
-impl fmt::Debug for ClientRequest {
+impl fmt::Debug for RequestTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientRequest")
+        f.debug_struct("RequestTemplate")
             .field("head", &self.head)
-            .field("body", &self.body)
             .field("interim", &self.interim)
             .field("timeouts", &self.timeouts)
             .field("stderr", &self.stderr.is_some())

@@ -4,10 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use apus_http::Body;
+
 use crate::h1::Http1Exchange;
 use crate::streams::StreamResponse;
 use crate::{
     ClientRequest, ClientResponse, FastCgiClient, Http1Client, MultiplexedClient, RequestFailure,
+    RequestTemplate,
 };
 
 /// A request that a connection carries, as the future of its response. Dropping it cancels the request.
@@ -41,7 +44,11 @@ impl Http1Client {
     /// Continue`, is sent when the origin asks for it or sends a final head with a status below 400, or after
     /// a second without a response. With a [`RequestFailure`] the connection is closed.
     pub fn send(self, request: ClientRequest) -> OriginExchange {
-        OriginExchange::new(self.begin(request).map(OriginExchangeState::Http1))
+        self.send_attempt(&request.template, request.body)
+    }
+
+    pub(crate) fn send_attempt(self, template: &RequestTemplate, body: Body) -> OriginExchange {
+        OriginExchange::new(self.begin(template, body).map(OriginExchangeState::Http1))
     }
 }
 
@@ -49,7 +56,12 @@ impl MultiplexedClient {
     /// Sends a request, for the response or a [`RequestFailure`]. Dropping the future, or the body of the
     /// response, cancels it.
     pub fn send(&self, request: ClientRequest) -> OriginExchange {
-        OriginExchange::new(self.begin(request).map(OriginExchangeState::Multiplexed))
+        self.send_attempt(&request.template, request.body)
+    }
+
+    pub(crate) fn send_attempt(&self, template: &RequestTemplate, body: Body) -> OriginExchange {
+        let begun = self.begin(template, body);
+        OriginExchange::new(begun.map(OriginExchangeState::Multiplexed))
     }
 }
 
@@ -60,7 +72,11 @@ impl FastCgiClient {
     /// until the response ends. A response without a body is returned when the application has ended it. With
     /// a [`RequestFailure`] the connection is closed.
     pub fn send(self, request: ClientRequest) -> OriginExchange {
-        let begun = self.begin(request);
+        self.send_attempt(&request.template, request.body)
+    }
+
+    pub(crate) fn send_attempt(self, template: &RequestTemplate, body: Body) -> OriginExchange {
+        let begun = self.begin(template, body);
         OriginExchange::new(begun.map(|response| OriginExchangeState::FastCgi(Box::pin(response))))
     }
 }

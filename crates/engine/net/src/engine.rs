@@ -617,8 +617,8 @@ mod tests {
 
     use apus_client::{
         Address, ClientRequest, ClientRequestHead, ClientTlsSettings, MultiplexedClient, Origin,
-        OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls,
-        connect,
+        OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate, ResponseRules,
+        Timeouts, Tls, connect,
     };
     use apus_http::{Body, Headers, Method, Response, StatusCode, service_fn};
     use apus_testkit::{CertificateAuthority, block_on, collect, eventually, wait_until};
@@ -707,11 +707,13 @@ mod tests {
             params: None,
         };
         let request = ClientRequest {
-            head: Rc::new(head),
+            template: RequestTemplate {
+                head: Rc::new(head),
+                interim: None,
+                timeouts: Rc::default(),
+                stderr: None,
+            },
             body: Body::Empty,
-            interim: None,
-            timeouts: Rc::default(),
-            stderr: None,
         };
         let mut response = connection.send(request).await?;
         let name = collect(&mut response.body).await.unwrap();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_client::{ClientRequest, ClientRequestHead, ProxyHead, Stderr};
+use apus_client::{ClientRequest, ClientRequestHead, ProxyHead, RequestTemplate, Stderr};
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
 use apus_http::{Body, Headers, Request, Response, ResponseOrigin, StatusCode};
@@ -112,11 +112,13 @@ impl UpstreamClient {
             return Err(Response::new(StatusCode::SERVICE_UNAVAILABLE));
         };
         let outgoing = ClientRequest {
-            head: Rc::clone(head),
+            template: RequestTemplate {
+                head: Rc::clone(head),
+                interim: Some(request.interim().clone()),
+                timeouts: group.timeouts(),
+                stderr: self.stderr.clone(),
+            },
             body,
-            interim: Some(request.interim().clone()),
-            timeouts: group.timeouts(),
-            stderr: self.stderr.clone(),
         };
         let context = group.plan(|plan| RequestContext {
             key: hash_key_of(plan, request, headers, head),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_client::{ClientRequest, ClientRequestHead, FailureCause};
+use apus_client::{ClientRequest, ClientRequestHead, FailureCause, RequestTemplate};
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::{Body, Method, Request};
 use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup, is_idempotent};
@@ -100,11 +100,13 @@ impl RequestMirror {
         let (body, copied_body, body_status) = tee::split(body, self.settings.memory);
         let copy = MirroredRequest {
             request: ClientRequest {
-                head: self.head(head),
+                template: RequestTemplate {
+                    head: self.head(head),
+                    interim: None,
+                    timeouts: self.group.timeouts(),
+                    stderr: None,
+                },
                 body: copied_body,
-                interim: None,
-                timeouts: self.group.timeouts(),
-                stderr: None,
             },
             key: self
                 .group
@@ -151,7 +153,7 @@ impl RequestMirror {
         let context = RequestContext {
             key: copy.key,
             client: Some(copy.client),
-            idempotent: is_idempotent(&copy.request.head.method),
+            idempotent: is_idempotent(&copy.request.template.head.method),
             deadline: Instant::now().checked_add(self.settings.timeout),
             ..RequestContext::default()
         };

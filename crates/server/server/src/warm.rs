@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Origin, Protocol,
-    ProxyHead, ResponseRules, Timeouts, Tls, connect,
+    ProxyHead, RequestTemplate, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_config::ServerPlan;
 use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
@@ -213,21 +213,23 @@ async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String>
     let opened = connect(&origin, None, &timeouts).await;
     let connection = opened.map_err(|failure| failure.to_string())?;
     let request = ClientRequest {
-        head: Rc::new(ClientRequestHead {
-            method: Method::GET,
-            scheme: scheme(url.is_secure),
-            authority: url.authority.into(),
-            target: url.target().into(),
-            headers,
-            upgrade: None,
-            te_trailers: false,
-            expects_continue: false,
-            params: None,
-        }),
+        template: RequestTemplate {
+            head: Rc::new(ClientRequestHead {
+                method: Method::GET,
+                scheme: scheme(url.is_secure),
+                authority: url.authority.into(),
+                target: url.target().into(),
+                headers,
+                upgrade: None,
+                te_trailers: false,
+                expects_continue: false,
+                params: None,
+            }),
+            interim: None,
+            timeouts: Rc::new(timeouts),
+            stderr: None,
+        },
         body: Body::Empty,
-        interim: None,
-        timeouts: Rc::new(timeouts),
-        stderr: None,
     };
     let sent = connection.send(request).await;
     sent.map_err(|failure| failure.to_string())

@@ -1,17 +1,18 @@
 //! One FastCGI request and its response on a connection.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use apus_codec::fastcgi::{CgiResponseHead, FastCgiConnection, FastCgiError, FastCgiEvent};
-use apus_http::Method;
+use apus_http::{Body, Method};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::FastCgiClientConnection;
 use crate::exchange::{ClientExchange, SerialConnection};
 use crate::upload::RequestUpload;
-use crate::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
+use crate::{FailureCause, RequestFailure, RequestPhase, RequestTemplate};
 
 /// A part of a response.
 pub(super) enum FastCgiResponsePart {
@@ -25,16 +26,11 @@ impl FastCgiClientConnection {
     /// application reads it.
     pub(super) fn begin(
         &mut self,
-        request: ClientRequest,
+        template: &RequestTemplate,
+        body: Body,
         is_observed: bool,
     ) -> Result<(), RequestFailure> {
-        let ClientRequest {
-            head,
-            body,
-            interim: _,
-            timeouts,
-            stderr,
-        } = request;
+        let head = &template.head;
         let mut out = self.serial.buffers.take();
         let is_head = head.method == Method::HEAD;
         let keep = self.connection_return.is_some();
@@ -65,9 +61,9 @@ impl FastCgiClientConnection {
         };
         let mut upload = RequestUpload::new(out, body, length, false);
         upload.count_sent(written);
-        self.serial.begin(upload, timeouts);
-        self.head = Some(head);
-        self.stderr = stderr;
+        self.serial.begin(upload, Rc::clone(&template.timeouts));
+        self.head = Some(Rc::clone(head));
+        self.stderr = template.stderr.clone();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use apus_codec::fastcgi::FastCgiConnection;
+use apus_http::Body;
 use apus_transport::{StreamSocket, Transport};
 
 pub use self::parked::ParkedFastCgi;
@@ -19,7 +20,7 @@ use self::response_body::FastCgiResponseBody;
 use crate::exchange::SerialConnection;
 use crate::{
     ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure,
-    ResponseRules, Stderr,
+    RequestTemplate, ResponseRules, Stderr,
 };
 
 /// The largest body of a request, in bytes, after which its connection is used again. PHP reads that much at
@@ -104,10 +105,12 @@ impl FastCgiClient {
     /// Begins to send a request; returns the future of its response.
     pub(crate) fn begin(
         self,
-        request: ClientRequest,
-    ) -> Result<impl Future<Output = Result<ClientResponse, RequestFailure>>, RequestFailure> {
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<impl Future<Output = Result<ClientResponse, RequestFailure>> + use<>, RequestFailure>
+    {
         let mut inner = self.0;
-        inner.begin(request, false)?;
+        inner.begin(template, body, false)?;
         Ok(FastCgiResponseBody::new(inner).respond(|_, _| ()))
     }
 
@@ -122,7 +125,7 @@ impl FastCgiClient {
         observe: impl FnMut(&mut Context<'_>, &SentRequest<'_>),
     ) -> Result<ClientResponse, RequestFailure> {
         let mut inner = self.0;
-        inner.begin(request, true)?;
+        inner.begin(&request.template, request.body, true)?;
         FastCgiResponseBody::new(inner).respond(observe).await
     }
 }

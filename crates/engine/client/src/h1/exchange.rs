@@ -1,9 +1,11 @@
 //! One HTTP/1.1 request and its response on a connection.
 
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1Error, Http1ResponseHead, OutgoingRequest};
+use apus_http::Body;
 use apus_transport::yield_to_ready_tasks;
 
 use super::response_part::Http1ResponsePart;
@@ -11,7 +13,7 @@ use super::{Http1ClientConnection, response_body};
 use crate::exchange::ClientExchange;
 use crate::upload::RequestUpload;
 use crate::{
-    ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, refuses_body,
+    ClientResponse, FailureCause, RequestFailure, RequestPhase, RequestTemplate, refuses_body,
 };
 
 /// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
@@ -72,14 +74,12 @@ impl Http1Exchange {
 
 impl Http1ClientConnection {
     /// Encodes a request and prepares its upload.
-    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
-        let ClientRequest {
-            head,
-            body,
-            interim,
-            timeouts,
-            stderr: _,
-        } = request;
+    pub(super) fn begin(
+        &mut self,
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<(), RequestFailure> {
+        let head = &*template.head;
         if self.connection_return.is_none() {
             self.serial.codec.close();
         }
@@ -106,8 +106,8 @@ impl Http1ClientConnection {
                 };
                 let is_held = head.expects_continue && framing != BodyFraming::None;
                 let upload = RequestUpload::new(out, body, length, is_held);
-                self.serial.begin(upload, timeouts);
-                self.interim = interim;
+                self.serial.begin(upload, Rc::clone(&template.timeouts));
+                self.interim = template.interim.clone();
                 Ok(())
             }
             Err(error) => {

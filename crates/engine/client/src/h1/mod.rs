@@ -12,12 +12,12 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use apus_codec::h1::ClientConnection;
-use apus_http::Interim;
+use apus_http::{Body, Interim};
 use apus_transport::{Transport, coarse_now};
 use tokio::io::ReadBuf;
 
 use crate::exchange::SerialConnection;
-use crate::{ClientRequest, ConnectionReturn, RequestFailure, ResponseRules};
+use crate::{ConnectionReturn, RequestFailure, RequestTemplate, ResponseRules};
 
 /// How long before an origin's idle timeout a connection is no longer used.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
@@ -86,9 +86,13 @@ impl Http1Client {
     }
 
     /// Begins to send a request.
-    pub(crate) fn begin(self, request: ClientRequest) -> Result<Http1Exchange, RequestFailure> {
+    pub(crate) fn begin(
+        self,
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<Http1Exchange, RequestFailure> {
         let mut inner = self.0;
-        inner.begin(request)?;
+        inner.begin(template, body)?;
         Ok(Http1Exchange::new(inner))
     }
 }
@@ -148,7 +152,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::ClientRequestHead;
+    use crate::{ClientRequest, ClientRequestHead};
     use apus_transport::ReadInterestSocket;
     use apus_transport::StreamSocket;
 
@@ -163,21 +167,23 @@ mod tests {
 
     fn post(body: Body) -> ClientRequest {
         ClientRequest {
-            head: Rc::new(ClientRequestHead {
-                method: Method::POST,
-                scheme: "http",
-                authority: "a".into(),
-                target: "/".into(),
-                headers: Headers::new(),
-                upgrade: None,
-                te_trailers: false,
-                expects_continue: false,
-                params: None,
-            }),
+            template: RequestTemplate {
+                head: Rc::new(ClientRequestHead {
+                    method: Method::POST,
+                    scheme: "http",
+                    authority: "a".into(),
+                    target: "/".into(),
+                    headers: Headers::new(),
+                    upgrade: None,
+                    te_trailers: false,
+                    expects_continue: false,
+                    params: None,
+                }),
+                interim: None,
+                timeouts: Rc::default(),
+                stderr: None,
+            },
             body,
-            interim: None,
-            timeouts: Rc::default(),
-            stderr: None,
         }
     }
 

@@ -25,14 +25,14 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use apus_codec::stream_table::StreamKey;
-use apus_http::{BodyError, Version};
+use apus_http::{Body, BodyError, Version};
 use apus_transport::{StreamWakers, coarse_now};
 
 pub(crate) use self::protocol::ClientProtocol;
 use self::response_slot::ResponseSlot;
 pub(crate) use self::response_slot::StreamResponse;
 use self::table::{ClientStream, ClientStreams, ResponseState};
-use crate::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
+use crate::{FailureCause, RequestFailure, RequestPhase, RequestTemplate};
 
 /// Streams that are open at once, if the origin allows as many. A pool opens another connection then.
 pub(crate) const STREAMS: usize = 120;
@@ -65,7 +65,8 @@ pub(crate) struct ConnectionState {
 
 /// A request in the queue.
 struct QueuedRequest {
-    request: ClientRequest,
+    template: RequestTemplate,
+    body: Body,
     response_slot: Rc<ResponseSlot>,
 }
 
@@ -161,18 +162,23 @@ impl MultiplexedClient {
     }
 
     /// Puts a request into the queue.
-    pub(crate) fn begin(&self, request: ClientRequest) -> Result<StreamResponse, RequestFailure> {
+    pub(crate) fn begin(
+        &self,
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<StreamResponse, RequestFailure> {
         if !self.has_room() {
             let cause = if self.is_closed() {
                 FailureCause::Closed
             } else {
                 FailureCause::Refused
             };
-            return Err(unsent(request, cause));
+            return Err(unsent(body, cause));
         }
         let response_slot = Rc::new(ResponseSlot::default());
         self.shared.queue.borrow_mut().push_back(QueuedRequest {
-            request,
+            template: template.clone(),
+            body,
             response_slot: Rc::clone(&response_slot),
         });
         self.shared.wake();
@@ -181,9 +187,9 @@ impl MultiplexedClient {
 }
 
 /// The failure of a request that was not sent.
-fn unsent(request: ClientRequest, cause: FailureCause) -> RequestFailure {
+fn unsent(body: Body, cause: FailureCause) -> RequestFailure {
     RequestFailure {
-        body: Some(request.body),
+        body: Some(body),
         ..RequestFailure::unsent(RequestPhase::Send, cause)
     }
 }
@@ -338,7 +344,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
         loop {
             let next = self.shared.queue.borrow_mut().pop_front();
             let Some(waiting) = next else { break };
-            let failure = unsent(waiting.request, reason.cause());
+            let failure = unsent(waiting.body, reason.cause());
             waiting.response_slot.settle(Err(failure));
         }
     }

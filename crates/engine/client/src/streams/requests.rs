@@ -21,7 +21,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
         while self.protocol.has_room() {
             // The origin's settings decide whether there can be a tunnel.
             let waits = |next: &QueuedRequest| {
-                next.request.head.upgrade.is_some()
+                next.template.head.upgrade.is_some()
                     && !self.protocol.has_peer_settings()
                     && !next.response_slot.is_abandoned()
             };
@@ -41,15 +41,16 @@ impl<P: ClientProtocol> OriginStreams<P> {
 
     fn open_stream(&mut self, submitted: QueuedRequest) {
         let QueuedRequest {
-            request,
+            template,
+            body,
             response_slot,
         } = submitted;
-        let head = &*request.head;
+        let head = &*template.head;
         let is_tunnel = head.upgrade.is_some();
         if is_tunnel && !self.protocol.allows_extended_connect() {
-            return response_slot.settle(Err(unsent(request, FailureCause::NoTunnel)));
+            return response_slot.settle(Err(unsent(body, FailureCause::NoTunnel)));
         }
-        let is_whole = matches!(request.body, Body::Empty) && !is_tunnel;
+        let is_whole = matches!(body, Body::Empty) && !is_tunnel;
         let expects_continue = head.expects_continue && !is_whole && !is_tunnel;
         let outgoing = OutgoingRequest {
             method: &head.method,
@@ -58,18 +59,18 @@ impl<P: ClientProtocol> OriginStreams<P> {
             path: &head.target,
             protocol: head.upgrade.as_deref(),
             headers: &head.headers,
-            content_length: content_length(head, &request.body),
+            content_length: content_length(head, &body),
             te_trailers: head.te_trailers,
             expects_continue,
         };
         let begins_at = self.protocol.output_position();
         let key = match self.protocol.send_request(outgoing, is_whole) {
             Ok(key) => key,
-            Err(cause) => return response_slot.settle(Err(unsent(request, cause))),
+            Err(cause) => return response_slot.settle(Err(unsent(body, cause))),
         };
         self.shared.requests.set(self.shared.requests.get() + 1);
         response_slot.watch(self.wakers.waker(key.slot(), STREAMS));
-        let mut request_body = RequestBodyState::new(request.body, coarse_now());
+        let mut request_body = RequestBodyState::new(body, coarse_now());
         if is_tunnel {
             // Nothing is sent before the origin accepts the tunnel.
             request_body.left = None;
@@ -80,13 +81,13 @@ impl<P: ClientProtocol> OriginStreams<P> {
         let by = request_body.held_until;
         self.examine_by(by.unwrap_or_else(|| {
             // Then the deadlines of its body and of its response are checked.
-            after(request.timeouts.write.min(request.timeouts.first_byte))
+            after(template.timeouts.write.min(template.timeouts.first_byte))
         }));
         self.table.enter(Box::new(ClientStream {
             key,
             response_slot: Some(response_slot),
-            interim: request.interim,
-            timeouts: request.timeouts,
+            interim: template.interim,
+            timeouts: template.timeouts,
             begins_at,
             tunnel: head.upgrade.clone(),
             is_head: head.method == Method::HEAD && !is_tunnel,

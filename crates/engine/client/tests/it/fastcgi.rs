@@ -243,7 +243,7 @@ fn standard_error_is_passed_on_piece_by_piece() {
         let lines: Rc<RefCell<Vec<String>>> = Rc::default();
         let recorder = Rc::clone(&lines);
         let mut request = get();
-        request.stderr = Some(Rc::new(move |head, bytes| {
+        request.template.stderr = Some(Rc::new(move |head, bytes| {
             let text = String::from_utf8_lossy(bytes);
             recorder
                 .borrow_mut()
@@ -298,7 +298,7 @@ fn a_failure_shows_whether_the_application_processed_the_request() {
     let origin = RawOrigin::start(|_, _| {});
     run(async {
         let mut request = get();
-        Rc::get_mut(&mut request.head).unwrap().params = None;
+        Rc::get_mut(&mut request.template.head).unwrap().params = None;
         let failure = open(&origin).await.send(request).await.unwrap_err();
         assert!(matches!(failure.cause, FailureCause::Request(_)));
         assert!(!failure.request_sent && failure.body.is_some());
@@ -395,7 +395,7 @@ fn an_application_that_is_too_slow_is_given_up() {
         });
         run(async {
             let mut request = get();
-            request.timeouts = Rc::new(Timeouts {
+            request.template.timeouts = Rc::new(Timeouts {
                 first_byte: SHORT,
                 read: SHORT,
                 ..Timeouts::default()
@@ -535,7 +535,7 @@ fn it_is_known_over_a_unix_socket_when_the_application_reads_a_request_without_a
 /// The length of a request that [`get`] makes.
 fn request_len(has_body: bool) -> usize {
     let request = get();
-    let params = request.head.params.as_ref().unwrap();
+    let params = request.template.head.params.as_ref().unwrap();
     let mut out = Vec::new();
     let mut codec = FastCgiConnection::new(HeadLimits {
         target_bytes: 0,

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, Http1Client,
-    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts,
-    connect,
+    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate, ResponseRules,
+    Timeouts, connect,
 };
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method};
 
@@ -270,11 +270,13 @@ pub(crate) fn post(body: impl Into<Body>) -> ClientRequest {
 
 pub(crate) fn request(head: ClientRequestHead, body: Body) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(head),
+        template: RequestTemplate {
+            head: Rc::new(head),
+            interim: None,
+            timeouts: Rc::new(Timeouts::default()),
+            stderr: None,
+        },
         body,
-        interim: None,
-        timeouts: Rc::new(Timeouts::default()),
-        stderr: None,
     }
 }
 

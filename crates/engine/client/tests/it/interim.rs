@@ -29,7 +29,7 @@ fn interim_responses_are_passed_on_before_the_final_one() {
     run(async {
         let queue = InterimQueue::default();
         let mut request = get("/");
-        request.interim = Some(queue.sender(7));
+        request.template.interim = Some(queue.sender(7));
         let idle = Rc::new(IdleConnections::default());
         let response = idle.send(&origin.origin(), request).await.unwrap();
         assert_eq!(response.status, 204);

@@ -16,7 +16,7 @@ use crate::harness::{ChannelBody, IdleConnections, RawOrigin, collect, get, orig
 const SHORT: Duration = Duration::from_millis(50);
 
 fn within(timeouts: Timeouts, mut request: ClientRequest) -> ClientRequest {
-    request.timeouts = Rc::new(timeouts);
+    request.template.timeouts = Rc::new(timeouts);
     request
 }
 

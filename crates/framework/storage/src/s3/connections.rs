@@ -60,7 +60,7 @@ impl IdleConnections {
             };
         }
         let failed = |failure| StoreSendError::Failed(unreachable(&failure));
-        let connection = open(endpoint, &request.timeouts).await;
+        let connection = open(endpoint, &request.template.timeouts).await;
         match connection.map_err(StoreSendError::Failed)? {
             OriginConnection::Http1(mut connection) => {
                 connection.set_connection_return(self.clone());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use apus_client::{
-    ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Timeouts, Tls,
+    ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, RequestTemplate, Timeouts,
+    Tls,
 };
 use apus_http::url::split_scheme;
 use apus_http::{Body, Frame, Headers, Method, StatusCode};
@@ -245,25 +246,27 @@ impl S3Client {
         let mark = if query.is_empty() { "" } else { "?" };
         let has_body = !request.body.is_empty() || request.method == Method::PUT;
         Ok(ClientRequest {
-            head: Rc::new(ClientRequestHead {
-                method: request.method.clone(),
-                scheme: self.scheme,
-                authority: self.authority.clone(),
-                target: format!("{path}{mark}{}", joined(&query)).into(),
-                headers,
-                upgrade: None,
-                te_trailers: false,
-                expects_continue: false,
-                params: None,
-            }),
+            template: RequestTemplate {
+                head: Rc::new(ClientRequestHead {
+                    method: request.method.clone(),
+                    scheme: self.scheme,
+                    authority: self.authority.clone(),
+                    target: format!("{path}{mark}{}", joined(&query)).into(),
+                    headers,
+                    upgrade: None,
+                    te_trailers: false,
+                    expects_continue: false,
+                    params: None,
+                }),
+                interim: None,
+                timeouts: Rc::new(Timeouts::default()),
+                stderr: None,
+            },
             body: if has_body {
                 Body::Bytes(request.body.clone())
             } else {
                 Body::Empty
             },
-            interim: None,
-            timeouts: Rc::new(Timeouts::default()),
-            stderr: None,
         })
     }
 }

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_client::{
-    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, ResponseRules,
-    Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, RequestTemplate,
+    ResponseRules, Timeouts, connect,
 };
 use apus_http::{
     Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
@@ -227,21 +227,23 @@ async fn send(
     }
     let response = connection
         .send(ClientRequest {
-            head: Rc::new(ClientRequestHead {
-                method: outgoing.method,
-                scheme: "http",
-                authority,
-                target: outgoing.target.into(),
-                headers: outgoing.headers,
-                upgrade,
-                te_trailers: false,
-                expects_continue: false,
-                params: None,
-            }),
+            template: RequestTemplate {
+                head: Rc::new(ClientRequestHead {
+                    method: outgoing.method,
+                    scheme: "http",
+                    authority,
+                    target: outgoing.target.into(),
+                    headers: outgoing.headers,
+                    upgrade,
+                    te_trailers: false,
+                    expects_continue: false,
+                    params: None,
+                }),
+                interim: None,
+                timeouts,
+                stderr: None,
+            },
             body: outgoing.body,
-            interim: None,
-            timeouts,
-            stderr: None,
         })
         .await
         .map_err(|failure| failure.to_string())?;

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use apus_client::{
-    ClientRequest, ClientRequestHead, ClientResponse, Origin, OriginConnection, Protocol, Timeouts,
-    connect,
+    ClientRequest, ClientRequestHead, ClientResponse, Origin, OriginConnection, Protocol,
+    RequestTemplate, Timeouts, connect,
 };
 use apus_codec::fastcgi::Params;
 use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
@@ -90,11 +90,13 @@ async fn send(
     body: Body,
 ) -> Result<ClientResponse, CheckError> {
     let request = ClientRequest {
-        head: Rc::new(head),
+        template: RequestTemplate {
+            head: Rc::new(head),
+            interim: None,
+            timeouts: Rc::new(timeouts(plan)),
+            stderr: None,
+        },
         body,
-        interim: None,
-        timeouts: Rc::new(timeouts(plan)),
-        stderr: None,
     };
     let sent = match (open_connection(origin, plan).await?, &node.application) {
         (OriginConnection::FastCgi(connection), Some(application)) => {

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use apus_client::{
     ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Http1Client,
     MultiplexedClient, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase,
-    Timeouts, connect,
+    RequestTemplate, Timeouts, connect,
 };
 use apus_codec::proxy_protocol;
+use apus_http::Body;
 use apus_transport::coarse_now;
 
 use crate::plan::ConnectionPoolPlan;
@@ -91,17 +92,23 @@ pub(crate) struct PooledConnection {
 }
 
 impl PooledConnection {
-    /// Sends a request.
+    /// Sends one attempt of a request.
     pub(crate) async fn send(
         self,
-        request: ClientRequest,
+        template: &RequestTemplate,
+        body: Body,
     ) -> Result<ClientResponse, RequestFailure> {
         match (self.connection, self.first) {
             (OriginConnection::FastCgi(connection), Some((permit, patience))) => {
+                // Of the requests over a FastCGI connection, only the first takes this path.
+                let request = ClientRequest {
+                    template: template.clone(),
+                    body,
+                };
                 // Boxed, so that other requests have a smaller future.
                 Box::pin(permit.send_first(connection, request, patience)).await
             }
-            (connection, _) => connection.send(request).await,
+            (connection, _) => connection.send_attempt(template, body).await,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::WorkerGroup;
 use super::acquire::Acquisition;
 use super::attempt::RequestAttempt;
 use super::outcome::{UpstreamError, UpstreamResponse};
-use super::request::{RequestAttempts, RequestContext, RequestTemplate, UpstreamRequest};
+use super::request::{RequestAttempts, RequestContext, UpstreamRequest};
 use super::request_body::RequestBody;
 use super::send::FirstStep;
 use crate::counters::increment;
@@ -61,12 +61,7 @@ impl WorkerGroup {
                 client: context.client,
                 idempotent: context.idempotent,
                 deadline: context.deadline.into_iter().chain(total).min(),
-                template: RequestTemplate {
-                    head: request.head,
-                    interim: request.interim,
-                    timeouts: request.timeouts,
-                    stderr: request.stderr,
-                },
+                template: request.template,
                 began,
             },
             tried: TriedNodes::new(),
@@ -153,7 +148,7 @@ impl UpstreamRequest {
         }
         match self.checkout(&attempt) {
             Some(idle) => {
-                let exchange = idle.send(self.template.request(body.take()));
+                let exchange = idle.send_attempt(&self.template, body.take());
                 Ok((attempt, exchange))
             }
             None => Err(FirstStep::Send(attempt)),

@@ -3,9 +3,8 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use apus_client::{ClientRequest, ClientRequestHead, Stderr, Timeouts};
+use apus_client::RequestTemplate;
 use apus_codec::proxy_protocol;
-use apus_http::{Body, Interim};
 
 use super::WorkerGroup;
 use super::outcome::FailedAttempt;
@@ -50,26 +49,6 @@ pub(super) struct UpstreamRequest {
     pub(super) deadline: Option<Instant>,
     pub(super) template: RequestTemplate,
     pub(super) began: Instant,
-}
-
-/// The parts of which each attempt makes the request that it sends.
-pub(super) struct RequestTemplate {
-    pub(super) head: Rc<ClientRequestHead>,
-    pub(super) interim: Option<Interim>,
-    pub(super) timeouts: Rc<Timeouts>,
-    pub(super) stderr: Option<Stderr>,
-}
-
-impl RequestTemplate {
-    pub(super) fn request(&self, body: Body) -> ClientRequest {
-        ClientRequest {
-            head: Rc::clone(&self.head),
-            body,
-            interim: self.interim.clone(),
-            timeouts: Rc::clone(&self.timeouts),
-            stderr: self.stderr.clone(),
-        }
-    }
 }
 
 impl UpstreamRequest {

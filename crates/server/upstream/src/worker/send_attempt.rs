@@ -240,7 +240,7 @@ impl UpstreamRequest {
         connection: PooledConnection,
         body: &mut RequestBody,
     ) -> Result<ClientResponse, RequestFailure> {
-        let sending = pin!(connection.send(self.template.request(body.take())));
+        let sending = pin!(connection.send(&self.template, body.take()));
         let result = self.until_deadline(RequestPhase::Head, sending).await;
         result.map_err(|mut failure| {
             body.put_back(failure.body.take());

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use apus_client::{Address, ClientRequest, ClientRequestHead};
+use apus_client::{Address, ClientRequest, ClientRequestHead, RequestTemplate};
 use apus_http::{Body, Headers, Method, StatusCode};
 pub(crate) use apus_testkit::eventually;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
@@ -210,21 +210,23 @@ pub(crate) fn plain(nodes: Vec<NodePlan>) -> GroupPlan {
 /// Returns a request without a body.
 pub(crate) fn request(group: &WorkerGroup, method: Method) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(ClientRequestHead {
-            method,
-            scheme: "http",
-            authority: "app.test".into(),
-            target: "/".into(),
-            headers: Headers::new(),
-            upgrade: None,
-            te_trailers: false,
-            expects_continue: false,
-            params: None,
-        }),
+        template: RequestTemplate {
+            head: Rc::new(ClientRequestHead {
+                method,
+                scheme: "http",
+                authority: "app.test".into(),
+                target: "/".into(),
+                headers: Headers::new(),
+                upgrade: None,
+                te_trailers: false,
+                expects_continue: false,
+                params: None,
+            }),
+            interim: None,
+            timeouts: group.timeouts(),
+            stderr: None,
+        },
         body: Body::Empty,
-        interim: None,
-        timeouts: group.timeouts(),
-        stderr: None,
     }
 }
 

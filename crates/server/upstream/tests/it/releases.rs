@@ -138,7 +138,7 @@ fn a_closed_tunnel_releases_the_slot() {
         .await;
         let (upstreams, group) = group(strict(&origin));
         let mut upgrade = request(&group, Method::GET);
-        let head = std::rc::Rc::make_mut(&mut upgrade.head);
+        let head = std::rc::Rc::make_mut(&mut upgrade.template.head);
         head.upgrade = Some("websocket".into());
         let mut response = group
             .send(upgrade, apus_upstream::RequestContext::default())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, Origin, OriginConnection,
-    Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls, connect,
+    Protocol, ProxyHead, RequestFailure, RequestTemplate, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Headers, Method};
 use apus_testkit::{CertificateAuthority, block_on, collect};
@@ -55,11 +55,13 @@ pub(crate) fn try_get(
             panic!("not HTTP/3")
         };
         let request = ClientRequest {
-            head: Rc::new(head),
+            template: RequestTemplate {
+                head: Rc::new(head),
+                interim: None,
+                timeouts: Rc::default(),
+                stderr: None,
+            },
             body: Body::Empty,
-            interim: None,
-            timeouts: Rc::default(),
-            stderr: None,
         };
         let mut response = connection.send(request).await?;
         Ok(String::from_utf8(collect(&mut response.body).await.unwrap()).unwrap())

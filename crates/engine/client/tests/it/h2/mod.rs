@@ -12,7 +12,8 @@ use std::rc::Rc;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, MultiplexedClient, Origin,
-    OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, connect,
+    OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate, ResponseRules,
+    Timeouts, connect,
 };
 use apus_http::{Body, Headers, Method};
 use apus_testkit::{collect, eventually};
@@ -71,11 +72,13 @@ fn head(method: Method, target: &str) -> ClientRequestHead {
 
 fn request(head: ClientRequestHead, body: impl Into<Body>) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(head),
+        template: RequestTemplate {
+            head: Rc::new(head),
+            interim: None,
+            timeouts: Rc::default(),
+            stderr: None,
+        },
         body: body.into(),
-        interim: None,
-        timeouts: Rc::default(),
-        stderr: None,
     }
 }
 
@@ -88,7 +91,7 @@ fn post(target: &str, body: impl Into<Body>) -> ClientRequest {
 }
 
 fn with_timeouts(mut request: ClientRequest, timeouts: &Timeouts) -> ClientRequest {
-    request.timeouts = Rc::new(timeouts.clone());
+    request.template.timeouts = Rc::new(timeouts.clone());
     request
 }
 

@@ -109,7 +109,7 @@ fn an_origin_that_is_slow_costs_only_its_own_request() {
         // Without an end of the request, its stream is reset in both directions.
         let (_sender, body) = crate::harness::ChannelBody::pair();
         let mut endless = with_timeouts(post(body), &short);
-        endless.timeouts = std::rc::Rc::new(Timeouts {
+        endless.template.timeouts = std::rc::Rc::new(Timeouts {
             write: Duration::from_secs(60),
             ..short.clone()
         });

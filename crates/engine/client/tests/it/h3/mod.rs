@@ -49,7 +49,7 @@ async fn open_with(
 }
 
 fn with_timeouts(mut request: ClientRequest, timeouts: &Timeouts) -> ClientRequest {
-    request.timeouts = Rc::new(timeouts.clone());
+    request.template.timeouts = Rc::new(timeouts.clone());
     request
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, MultiplexedClient, Origin,
-    OriginConnection, Protocol, ProxyHead, ResponseRules, Timeouts, Tls, connect,
+    OriginConnection, Protocol, ProxyHead, RequestTemplate, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Headers, InterimQueue, Method, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
@@ -51,11 +51,13 @@ fn head(method: Method, target: &str) -> ClientRequestHead {
 
 fn request(head: ClientRequestHead, body: impl Into<Body>) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(head),
+        template: RequestTemplate {
+            head: Rc::new(head),
+            interim: None,
+            timeouts: Rc::default(),
+            stderr: None,
+        },
         body: body.into(),
-        interim: None,
-        timeouts: Rc::default(),
-        stderr: None,
     }
 }
 
@@ -147,7 +149,7 @@ fn interim_responses_are_forwarded_and_100_releases_the_body() {
         let mut expecting = head(Method::POST, "/");
         expecting.expects_continue = true;
         let mut request = request(expecting, body);
-        request.interim = Some(queue.sender(7));
+        request.template.interim = Some(queue.sender(7));
         assert_eq!(fetch(&connection, request).await, (200, "hello".into()));
         let expected = [(7, 103, "</a>".to_owned()), (7, 100, String::new())];
         assert_eq!(*seen.borrow(), expected);

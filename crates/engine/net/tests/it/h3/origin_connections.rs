@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, FailureCause, MultiplexedClient,
-    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase, ResponseRules,
-    Timeouts, Tls, connect,
+    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase, RequestTemplate,
+    ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{
     Body, BodyError, FileRange, Frame, Headers, InterimQueue, Method, Response, ResponseFuture,
@@ -111,11 +111,13 @@ fn head(method: Method, target: &str) -> ClientRequestHead {
 
 fn request(head: ClientRequestHead, body: impl Into<Body>) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(head),
+        template: RequestTemplate {
+            head: Rc::new(head),
+            interim: None,
+            timeouts: Rc::default(),
+            stderr: None,
+        },
         body: body.into(),
-        interim: None,
-        timeouts: Rc::default(),
-        stderr: None,
     }
 }
 
@@ -329,7 +331,7 @@ fn interim_responses_are_forwarded_and_100_releases_the_body() {
         let mut expecting = head(Method::POST, "/");
         expecting.expects_continue = true;
         let mut request = request(expecting, body);
-        request.interim = Some(queue.sender(7));
+        request.template.interim = Some(queue.sender(7));
         assert_eq!(fetch(&connection, request).await, (200, b"hello".into()));
         let expected = [(103, "</a>".to_owned()), (100, String::new())];
         assert_eq!(*seen.borrow(), expected);

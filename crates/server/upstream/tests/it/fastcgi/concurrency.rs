@@ -19,7 +19,7 @@ async fn get_numbered(group: &Rc<WorkerGroup>, number: u8) -> Result<(), Upstrea
     let mut request = request(group, Method::GET);
     let mut params = Params::new();
     params.push("N", [number].as_slice());
-    Rc::get_mut(&mut request.head).unwrap().params = Some(params);
+    Rc::get_mut(&mut request.template.head).unwrap().params = Some(params);
     let mut response = send(group, request).await.map_err(|error| error.kind)?;
     assert_eq!(read(&mut response).await, "x");
     Ok(())

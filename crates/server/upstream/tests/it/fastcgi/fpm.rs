@@ -150,7 +150,7 @@ impl Fpm {
             params.push(name, value);
         }
         let mut request = request(group, method);
-        Rc::get_mut(&mut request.head).unwrap().params = Some(params);
+        Rc::get_mut(&mut request.template.head).unwrap().params = Some(params);
         request
     }
 

@@ -39,7 +39,7 @@ async fn send(
     request: ClientRequest,
 ) -> Result<UpstreamResponse, UpstreamError> {
     let context = RequestContext {
-        idempotent: is_idempotent(&request.head.method),
+        idempotent: is_idempotent(&request.template.head.method),
         ..RequestContext::default()
     };
     group.send(request, context).await
@@ -329,7 +329,7 @@ fn passes_standard_error_with_its_request() {
         ] {
             let mut request = fpm.request(&group, Method::GET, script);
             let log = Rc::clone(&messages);
-            request.stderr = Some(Rc::new(move |head, bytes| {
+            request.template.stderr = Some(Rc::new(move |head, bytes| {
                 let text = String::from_utf8_lossy(bytes);
                 log.borrow_mut()
                     .push_str(&format!("{}: {text}\n", head.target));
@@ -458,7 +458,7 @@ async fn closing_at_second_request() -> (NodePlan, Rc<Cell<usize>>) {
 
 fn php_request(group: &WorkerGroup, method: Method) -> ClientRequest {
     let mut request = request(group, method);
-    Rc::get_mut(&mut request.head).unwrap().params = Some(Params::new());
+    Rc::get_mut(&mut request.template.head).unwrap().params = Some(Params::new());
     request
 }
 
