@@ -30,6 +30,8 @@ const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// HTTPS requests to an authority.
+// They use hyper, and not `apus-client`: instant-acme asks for a client and for futures that are `Send`, and those of
+// `apus-client` belong to one thread. It also resolves no names. instant-acme depends on hyper in any case.
 pub(crate) struct AuthorityClient {
     client: Client<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
     observations: Arc<AuthorityObservations>,

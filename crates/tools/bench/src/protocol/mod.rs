@@ -1,4 +1,15 @@
 //! The protocols of a load, each as the task of a connection.
+//!
+//! These tasks drive the codecs as those of `apus-net` and `apus-client` do, and share with them what is below a request: the
+//! codecs, QUIC, and the sockets and TLS of `apus-transport`. They do not send their requests through `apus-client`:
+//!
+//! - A request of the client comes from another task, and its response is read there. So each has a head and a target of its
+//!   own, a slot for the response, a boxed stream, a waker and a channel for the body. Here one task chooses a request,
+//!   encodes it from where it stands in the plan, and counts the response where it was received. None of these is allocated,
+//!   and no task is woken for a response. The generator shares its machine with the server that it measures.
+//! - The client decides for its callers what a load has to decide: windows, the streams of a connection, deadlines to about
+//!   a quarter of a second, when a body is sent. A load needs windows that no server waits for, or those of a slow reader,
+//!   the moment at which each response ended, and the kind of each failure.
 
 pub(crate) mod http1;
 pub(crate) mod http2;
