@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
-use std::time::Duration;
 
 use apus_client::{Address, ClientRequest};
 use apus_codec::fastcgi::Params;
