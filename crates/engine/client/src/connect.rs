@@ -56,6 +56,7 @@ pub async fn connect(
     client: Option<proxy_protocol::ProxyHeader>,
     timeouts: &Timeouts,
 ) -> Result<OriginConnection, RequestFailure> {
+    // Before a socket is opened: over QUIC the connections of a worker share one.
     #[cfg(feature = "http3")]
     if origin.protocol == Protocol::Http3 {
         let opened = h3::connect(origin, timeouts).await;
@@ -67,6 +68,8 @@ pub async fn connect(
         open(&origin.address),
     )
     .await?;
+    // These are the first bytes of the connection, in clear text also under TLS: the receiver reads them before it
+    // passes the connection to TLS.
     if let Some(version) = origin.proxy_head.version() {
         let mut head = Vec::with_capacity(128);
         proxy_protocol::write(version, &client.unwrap_or_default(), &mut head);
@@ -80,6 +83,7 @@ pub async fn connect(
     let rules = origin.responses;
     let Some(tls) = &origin.tls else {
         let transport = Transport::Clear(socket);
+        // Without ALPN there is nothing to negotiate: HTTP/2 begins with prior knowledge (RFC 9113 section 3.3).
         return Ok(match origin.protocol {
             Protocol::Http2 => OriginConnection::Multiplexed(h2::start(transport, timeouts, rules)),
             Protocol::FastCgi => OriginConnection::FastCgi(FastCgiClient::new(transport, rules)),
@@ -90,11 +94,13 @@ pub async fn connect(
     let offered = match origin.protocol {
         Protocol::Http1 => &[HTTP1][..],
         Protocol::Http2 => &[HTTP2],
+        // In descending order of preference (RFC 7301 section 3.1).
         Protocol::Auto => &[HTTP2, HTTP1],
         // FastCGI has no registered name, and HTTP/3 was handled above.
         _ => &[],
     };
     let handshake = tls.handshake(socket, offered);
+    // Boxed, so that the future of a connection in clear text is smaller.
     let transport = within(timeouts.tls, RequestPhase::Tls, Box::pin(handshake)).await?;
     match (transport.is_http2(), origin.protocol) {
         (_, Protocol::FastCgi) => Ok(OriginConnection::FastCgi(FastCgiClient::new(
@@ -103,6 +109,8 @@ pub async fn connect(
         (true, _) => Ok(OriginConnection::Multiplexed(h2::start(
             transport, timeouts, rules,
         ))),
+        // A server without ALPN completes the handshake, and would then read the preface of HTTP/2 as a request of
+        // HTTP/1.1.
         (false, Protocol::Http2) => Err(RequestFailure::unsent(
             RequestPhase::Tls,
             FailureCause::Protocol("the origin does not speak HTTP/2".into()),
@@ -116,6 +124,8 @@ const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
 /// How long a connection is silent before the kernel probes the other end, and the time between two probes.
+// Linux would probe after two hours (`tcp_keepalive_time`). Until then a machine that is down looks like an idle
+// connection to a pool, and like a stream that is silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
 
@@ -153,11 +163,14 @@ async fn within<T>(
 }
 
 async fn open(address: &Address) -> io::Result<StreamSocket> {
+    // Before the socket, which may have to wait until idle clients are closed for its descriptor.
     let descriptor = DescriptorPermit::of_origin().await?;
     match address {
         Address::Ip(address) => {
             let socket = TcpStream::connect(address).await?;
             // The connection works without these options, too.
+            // With Nagle's algorithm, the end of a request that takes two writes waits for the acknowledgement of its
+            // beginning, which the other end may delay by 40 ms.
             let _ = socket.set_nodelay(true);
             let keep_alive = TcpKeepalive::new()
                 .with_time(KEEP_ALIVE)

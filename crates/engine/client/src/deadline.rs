@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 use crate::Timeouts;
 
 /// Limits below this are kept with the exact time.
+// From there on, the error of a tick is an eighth of the limit at most.
 const EXACT: Duration = Duration::from_secs(2);
 
 /// The first time at which `after` has certainly passed from now.
@@ -22,6 +23,7 @@ pub(crate) fn after(after: Duration) -> Instant {
     let (now, late) = if after < EXACT {
         (Instant::now(), Duration::ZERO)
     } else {
+        // The time may be a tick old. A tick more, and the limit is never kept too early, as `Timeouts` says.
         (coarse_now(), TICK)
     };
     let end = now.checked_add(after.saturating_add(late));
@@ -54,6 +56,7 @@ impl ExchangeDeadlines {
     pub(crate) fn begin(&mut self, timeouts: Rc<Timeouts>) {
         self.timeouts = Some(timeouts);
         self.write_until = None;
+        // The timer stays armed for an earlier request: see the module.
         self.read_until = None;
     }
 
@@ -69,6 +72,8 @@ impl ExchangeDeadlines {
 
     /// Sets the deadline of the next read, unless one is set.
     pub(crate) fn expect(&mut self, limit: impl FnOnce(&Timeouts) -> Duration) {
+        // Polls for other reasons, such as the progress of an upload, must not move it: an origin that takes the body
+        // byte by byte would never be late with its response.
         if self.read_until.is_none() {
             self.read_until = self.within(limit);
         }
@@ -96,6 +101,7 @@ impl DeadlineTimer {
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        // A later time needs no change here. When the timer fires too early, the loop arms it again.
         if sleep.deadline() > due {
             sleep.as_mut().reset(due);
         }

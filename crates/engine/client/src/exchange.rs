@@ -53,6 +53,7 @@ impl<C: UploadFraming> SerialConnection<C> {
 
     /// Releases the buffers of the exchange that ended.
     pub(crate) fn end(&mut self) {
+        // A connection that waits in a pool holds no buffer.
         self.input.release(&self.buffers);
         self.upload = RequestUpload::default();
         self.limits.end();
@@ -102,9 +103,11 @@ impl<C: UploadFraming> SerialConnection<C> {
             .upload
             .poll(cx, &mut self.transport, &mut self.codec, &self.buffers);
         let limits = &mut self.limits;
+        // A wait for the source of the body, or for our disk, is not the origin's fault.
         if polled.is_ready() || !self.upload.is_blocked() {
             limits.write_until = None;
         } else if limits.write_until.is_none() || self.upload.sent() > before {
+            // Any progress begins the time anew: `write` limits the time between two writes.
             limits.write_until = limits.within(|timeouts| timeouts.write);
         }
         polled
@@ -135,16 +138,20 @@ pub(crate) trait ClientExchange {
     /// Waits for the next part of the response.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Part, FailureCause>> {
         loop {
+            // What is in the input comes first: the origin may have nothing more to send, so that a read would wait
+            // in vain.
             if let Some(received) = self.parse_part()? {
                 return Poll::Ready(Ok(received));
             }
             let serial = self.serial();
+            // Before there is a buffer: each request that waits for a slow origin would hold 64 KiB.
             if serial.transport.poll_readable(cx).is_pending() {
                 serial.input.release(&serial.buffers);
                 return Poll::Pending;
             }
             let room = serial.input.room(&serial.buffers);
             let polled = serial.transport.poll_read(cx, room);
+            // Under TLS only the read finds out that there is nothing.
             if polled.is_pending() {
                 serial.input.release(&serial.buffers);
             }
@@ -162,6 +169,7 @@ pub(crate) trait ClientExchange {
             let received = self.poll_part(cx);
             let serial = self.serial();
             if received.is_ready() {
+                // The next wait begins anew, so that the time that a reader takes does not count against the origin.
                 serial.limits.read_until = None;
                 return received;
             }

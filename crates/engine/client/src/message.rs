@@ -93,6 +93,7 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_secs(5),
             tls: Duration::from_secs(10),
+            // nginx waits for 60 seconds, too (`proxy_read_timeout`, `proxy_send_timeout`).
             first_byte: Duration::from_secs(60),
             read: Duration::from_secs(60),
             write: Duration::from_secs(60),

@@ -44,6 +44,7 @@ impl ResponseRules {
     /// The limits for the codec of HTTP/1.1 and FastCGI.
     pub(crate) fn head_limits(self) -> HeadLimits {
         HeadLimits {
+            // A response has no target.
             target_bytes: 0,
             head_bytes: self.head_size(),
             fields: self.max_fields(),

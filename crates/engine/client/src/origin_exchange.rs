@@ -22,6 +22,7 @@ pub struct OriginExchange(OriginExchangeState);
 enum OriginExchangeState {
     Http1(Http1Exchange),
     Multiplexed(StreamResponse),
+    // The future of FastCGI is an `async` block, which has no name; the others are types, and need no allocation.
     FastCgi(Pin<Box<dyn Future<Output = Result<ClientResponse, RequestFailure>>>>),
     /// The request could not be sent.
     Failed(Box<RequestFailure>),

@@ -72,6 +72,7 @@ struct TlsConfigs {
 
 /// The configurations in use, by their settings. A new plan finds those of the last one here, and so keeps
 /// its connections and sessions.
+// It is locked when a plan is made, and never for a request.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsConfigs>>>> = LazyLock::new(Mutex::default);
 
 impl Tls {
@@ -181,12 +182,14 @@ fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn identity(settings: &ClientTlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
     let mut hash = Context::new(&SHA256);
     let mut field = |bytes: &[u8]| {
+        // With its length, so that the bytes of one field are never those of two others.
         hash.update(&(bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };
     field(&[settings.verify.into(), settings.min_version as u8]);
     field(&(authorities.len() as u64).to_le_bytes());
     authorities.iter().for_each(|der| field(der));
+    // The private key is left out: it was checked to belong to this certificate.
     for der in settings.certificate.iter().flat_map(|own| &own.key().cert) {
         field(der);
     }

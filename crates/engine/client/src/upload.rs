@@ -181,6 +181,7 @@ impl RequestUpload {
 
     /// Whether bytes wait until the origin takes them.
     pub(crate) fn is_blocked(&self) -> bool {
+        // While a part of a file is read, the wait is for our disk.
         self.cold.is_none() && !self.is_flushed()
     }
 
@@ -229,6 +230,7 @@ impl RequestUpload {
         let mut turn = FILE_TURN;
         let mut is_source_pending = false;
         loop {
+            // Small chunks leave in one write. A source that has none now does not hold back those that are there.
             let can_gather = matches!(self.piece, UploadChunk::None) && self.out.len() < GATHER;
             if self.state == UploadState::Flowing && can_gather && !is_source_pending {
                 match self.poll_source(cx, codec) {
@@ -287,6 +289,7 @@ impl RequestUpload {
         Poll::Ready(match frame {
             Some(Frame::Data(mut bytes)) => {
                 let held = codec.start(bytes.len() as u64, &mut self.out) as usize;
+                // A record of FastCGI has a length of 16 bits, and does not hold a large chunk.
                 if held < bytes.len() {
                     self.rest = Some(Frame::Data(bytes.split_off(held)));
                 }
@@ -341,6 +344,7 @@ impl RequestUpload {
     fn count(&mut self, bytes: u64) -> Result<(), BodyError> {
         self.body_bytes = self.body_bytes.saturating_add(bytes);
         if let Some(left) = &mut self.left {
+            // The origin would read the excess as the next request (request smuggling, RFC 9112 section 11.2).
             *left = left.checked_sub(bytes).ok_or(BodyError::TooLarge)?;
         }
         Ok(())
@@ -351,6 +355,7 @@ impl RequestUpload {
         trailers: Option<&Headers>,
         codec: &mut impl UploadFraming,
     ) -> Result<(), BodyError> {
+        // The origin would wait for the rest, or take the next request for it.
         if self.left.is_some_and(|left| left > 0) {
             return Err(BodyError::Disconnected);
         }
@@ -402,6 +407,7 @@ impl RequestUpload {
 
     /// Removes written bytes from the pending ones.
     fn advance(&mut self, written: usize, buffers: &BufferPool) {
+        // Bytes that TLS holds count as well: they are encrypted, and may leave at any time.
         self.sent = self.sent.saturating_add(written as u64);
         self.unflushed = true;
         let of_out = written.min(self.out.len().saturating_sub(self.written));
@@ -449,16 +455,19 @@ impl RequestUpload {
             // `sendfile` would block every connection of this worker while it reads from the disk.
             if !is_cached(range, (range.offset + len).saturating_sub(1)) {
                 self.cold = Some(read_into_cache(range.clone(), len));
+                // The read begins when it is polled, which the next poll of this task does.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
         let len = range.len.min(most);
         let sent = ready!(transport.poll_send_file(cx, &range.file, range.offset, len));
+        // `sendfile` reports the errors of both ends alike; these three are those of the file.
         let sent = sent.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => source(error),
             _ => UploadError::Origin(error),
         })?;
+        // The file became shorter than the length in the head.
         if sent == 0 {
             return Poll::Ready(Err(UploadError::Source(BodyError::Disconnected)));
         }

@@ -396,7 +396,7 @@ impl ConnectionTable {
     /// Evicts connections that wait for their clients: first those that had a response, then those that wait
     /// longer than clients should need, for a request, a head or a body, and last those that began to wait a
     /// moment ago; among equals, the one that has waited longest. It evicts `least`, or one in sixty-four of
-    /// the open ones if that is more, as far as there are enough; returns how many. Connections that began to
+    /// the open ones if that is more, or all if there are fewer; returns how many. Connections that began to
     /// wait after tick `until` stay. `now` is the present tick.
     pub(crate) fn make_room(&self, least: u64, until: u32, now: u32) -> u64 {
         let slots = self.slots.borrow();

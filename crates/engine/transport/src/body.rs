@@ -140,6 +140,8 @@ impl BodySender {
     /// with `cx`, so that the caller has to poll the reader.
     pub fn push_behind(&self, piece: &[u8], cx: &Context<'_>) -> bool {
         let mut state = self.0.borrow_mut();
+        // What nobody reads counts as used all the same, or the windows of the connection would stay closed for its
+        // other streams.
         if state.abandoned {
             state.used = state.used.saturating_add(piece.len());
             return false;
@@ -164,6 +166,7 @@ impl BodySender {
     /// Adds the end, as [`BodySender::push_behind`] adds a chunk.
     pub fn end(&self, end: Result<Option<Headers>, BodyError>, cx: &Context<'_>) -> bool {
         let mut state = self.0.borrow_mut();
+        // The first end stays: an error of the connection after it is no error of this body.
         if state.end.is_none() {
             state.end = Some(end);
         }
@@ -187,6 +190,7 @@ impl BodyState {
     fn wake_reader(&mut self, cx: &Context<'_>) -> bool {
         self.wanted = false;
         match self.reader.take() {
+            // To wake the task that runs would only make it run once more.
             Some(reader) if reader.will_wake(cx.waker()) => true,
             Some(reader) => {
                 reader.wake();
@@ -260,6 +264,8 @@ impl Drop for BodySender {
     fn drop(&mut self) {
         let mut state = self.0.borrow_mut();
         if state.end.is_none() {
+            // A body with a length is whole when all of it has come, also if the connection ends before the end was
+            // noted.
             let whole = state.remaining == Some(state.waiting() as u64);
             state.end = Some(if whole {
                 Ok(None)

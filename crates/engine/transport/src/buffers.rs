@@ -18,6 +18,7 @@ pub const PAGE: usize = 64 * 1024;
 const PAGES_KEPT: usize = 8;
 
 /// The most free buffers of a worker.
+// 4 MiB in buffers of the usual size, which a worker keeps after a burst; 16 MiB if all of them have grown.
 const KEPT: usize = 64;
 
 thread_local! {
@@ -45,6 +46,7 @@ impl AsRef<[u8]> for PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
+        // The last of the bytes may be dropped on another thread, whose pool would grow by what this one allocates.
         if thread::current().id() == self.owner {
             let buffer = std::mem::take(&mut self.buffer);
             // At the end of the thread the pool may be gone.
@@ -77,6 +79,7 @@ impl BufferPool {
     /// Returns a buffer to the pool.
     pub fn put(&self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
+        // A smaller one is a copy of a few bytes that waited, and a larger one has grown for a rare message.
         if (BUFFER..=4 * BUFFER).contains(&capacity) {
             let mut free = self.free.borrow_mut();
             if free.len() < KEPT {

@@ -18,6 +18,7 @@ pub fn coarse_now() -> Instant {
 
 /// The first tick at which `after` has certainly passed from the tick `since`.
 pub fn deadline_from(since: u32, after: Duration) -> u32 {
+    // The tick `since` may have begun almost a tick ago, so one more is added to those of the time.
     let ticks = after.as_millis().div_ceil(TICK.as_millis());
     let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     since.saturating_add(ticks).saturating_add(1)

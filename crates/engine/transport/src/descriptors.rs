@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 /// The open connections of this process with what counts as one, and those that are to origins.
+// These are the shared atomics of the process that connections, not requests, change. `Relaxed` is enough: two
+// workers that pass a bound at once exceed it by one, and above the bounds there is a reserve.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 static ORIGINS: AtomicU64 = AtomicU64::new(0);
 
@@ -141,6 +143,7 @@ fn close_idle(wanted: u64) -> u64 {
 
 /// Whether an error is a lack of descriptors, of the process or of the system.
 pub fn is_exhausted(error: &io::Error) -> bool {
+    // `io::ErrorKind` has no name for either.
     let number = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
         .iter()

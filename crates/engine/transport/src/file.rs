@@ -27,6 +27,8 @@ pub fn read_cached(range: &FileRange, buffer: &mut [u8], offset: u64) -> Option<
 pub fn is_cached(range: &FileRange, offset: u64) -> bool {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];
+    // Errors, and file systems without the flag, count as in memory: the read that follows reports them, or has to
+    // do.
     !matches!(
         rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT),
         Err(Errno::AGAIN)
@@ -37,6 +39,7 @@ pub fn is_cached(range: &FileRange, offset: u64) -> bool {
 pub async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
     let file = Arc::clone(&range.file);
     let read = move || -> io::Result<()> {
+        // The bytes are read and dropped: `posix_fadvise` would return before they are there.
         let mut buffer = vec![0; PAGE];
         let end = offset.saturating_add(len);
         let mut at = offset;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::buffers::{BUFFER, BufferPool, freeze};
 
 /// A part of at least this size is passed on without a copy.
+// Without a copy, a part keeps its whole buffer: one of 64 KiB, for a small part.
 const WITHOUT_COPY: usize = 16 * 1024;
 
 /// Bytes that were read and not consumed yet; an empty one holds no buffer.
@@ -61,6 +62,7 @@ impl InputBuffer {
     pub fn room(&mut self, buffers: &BufferPool) -> &mut Vec<u8> {
         if self.is_empty() {
             self.start = 0;
+            // It may be the small copy that `release` has left.
             if self.buffer.capacity() < BUFFER {
                 self.buffer = buffers.take();
             } else {
@@ -72,6 +74,7 @@ impl InputBuffer {
                 let unread = std::mem::replace(&mut self.buffer, buffers.take());
                 self.buffer.extend_from_slice(&unread);
             }
+            // With less room than for a TLS record, each read would take few bytes.
             if self.buffer.capacity() - self.buffer.len() < BUFFER / 4 {
                 self.buffer.reserve(BUFFER);
             }
@@ -81,6 +84,7 @@ impl InputBuffer {
 
     /// Returns the buffer to the pool for the time of a wait, and keeps a small copy of its unread bytes.
     pub fn release(&mut self, buffers: &BufferPool) {
+        // This is such a copy already, or empty.
         if self.start == 0 && self.buffer.capacity() == self.buffer.len() {
             return;
         }

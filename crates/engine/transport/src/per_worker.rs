@@ -30,6 +30,7 @@ where
     let runtime = Handle::try_current().ok().map(|handle| handle.id());
     VALUES.with_borrow_mut(|owned| {
         let found = owned.iter().find_map(|entry| {
+            // The address is that of no later owner, as a `Weak` keeps the allocation.
             let is_it = entry.runtime == runtime
                 && std::ptr::addr_eq(entry.owner.as_ptr(), Arc::as_ptr(owner));
             entry.value.downcast_ref::<V>().filter(|_| is_it)
@@ -37,6 +38,7 @@ where
         if let Some(value) = found {
             return value.clone();
         }
+        // Values whose runtime has ended would wait for a reactor that nobody polls.
         owned.retain(|entry| entry.owner.strong_count() > 0 && entry.runtime == runtime);
         let value = make();
         let owner: Arc<dyn Any + Send + Sync> = owner.clone();

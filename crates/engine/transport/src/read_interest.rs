@@ -143,6 +143,7 @@ impl ReadInterestSocket {
                 Err(Errno::AGAIN) => {}
                 done => return Poll::Ready(Ok(done?)),
             }
+            // epoll takes a descriptor once: a second registration with another interest needs another descriptor.
             let again = self.reading.as_fd().try_clone_to_owned()?;
             // SAFETY: a descriptor stays the same and open as long as it lives, and the `AsyncFd` owns it.
             let again = unsafe { AsyncFd::register_with_interest(again, Interest::WRITABLE) }?;
@@ -180,6 +181,7 @@ fn read(socket: BorrowedFd<'_>, room: &mut [MaybeUninit<u8>]) -> rustix::io::Res
     uninterrupted(|| Ok(rustix::io::read(socket, &mut *room)?.0.len()))
 }
 
+// `NOSIGNAL`: Rust ignores SIGPIPE in its own programs, but not in one in C that uses libapus.
 fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     match slices {
         // One buffer, the usual case, is cheaper to send by the call that takes one.

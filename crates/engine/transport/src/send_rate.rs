@@ -71,6 +71,7 @@ impl SendRate {
         let Some(period) = self.period.take() else {
             return true;
         };
+        // A rate of 0 demands no speed, but progress all the same.
         let least = Self::least(rate, period.blocked).max(1);
         let is_enough = taken.saturating_sub(period.taken) >= least;
         self.block(now, || taken);

@@ -132,6 +132,7 @@ impl StreamSocket {
         let offset = sealed.offset() + from as u64;
         let mut sent = 0;
         let polled = self.poll_writable(cx, |socket| {
+            // The offset is passed with each call: the file is shared, and so is its own position.
             let mut at = offset + sent as u64;
             sent += rustix::fs::sendfile(socket, sealed.file(), Some(&mut at), len - sent)?;
             // All of the memory can be sent, so the socket is full. This error saves the call that would
@@ -227,6 +228,7 @@ impl StreamSocket {
 }
 
 /// The time after which a half-closed connection is probed, and between probes.
+// With three probes, a peer without power is found to be gone after a minute.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The most bytes of a file that one call sends, so that one fast reader does not occupy the worker.

@@ -82,6 +82,8 @@ impl StreamWakers {
     /// Takes the slots below `slots` that have to be polled.
     pub fn take_woken(&self, slots: usize, woken: &mut Vec<usize>) {
         let Some(shared) = &self.shared else { return };
+        // Before the bits are taken: a wake-up in between sets it again, and costs one useless look. In the other
+        // order it would be lost.
         if !shared.any.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -126,6 +128,7 @@ impl WokenStreams {
     /// Sets the bit of a slot.
     fn mark(&self, slot: usize) {
         if let Some(bits) = self.bits.get((slot / 64) % self.bits.len()) {
+            // The bit comes before `any`, and both before the task is woken: see `take_woken`.
             bits.fetch_or(1 << (slot % 64), Ordering::AcqRel);
             self.any.store(true, Ordering::Release);
         }

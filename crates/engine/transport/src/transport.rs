@@ -157,6 +157,7 @@ impl Transport {
             Self::Clear(socket) => socket,
             Self::Tls(stream) => stream.socket_mut(),
         };
+        // The option is one of TCP (`TCP_NOTSENT_LOWAT`).
         if let StreamSocket::Tcp(socket, _) = socket {
             let _ = socket2::SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
         }
@@ -195,6 +196,7 @@ impl Transport {
 
     /// Ends our side of the stream, while the other stays open.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The alert has to leave before the end of the stream, behind which nothing can be sent.
         ready!(self.poll_close_notify(cx))?;
         Poll::Ready(match self {
             Self::Clear(socket) => socket.shutdown(),

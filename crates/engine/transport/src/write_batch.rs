@@ -186,6 +186,8 @@ impl WriteBatch {
         let mut at = self.start.bytes;
         let mut of_part = self.start.of_part;
         let left = self.parts.get(self.start.parts..).unwrap_or_default();
+        // Each part takes two slices, its own and that of the frames before it; one is left for the frames behind the
+        // last.
         for part in left.iter().take(SLICES / 2 - 1) {
             slices.push(self.bytes.get(at..part.at));
             at = part.at;
@@ -237,6 +239,7 @@ impl WriteBatch {
                 buffers.put_page(page.bytes);
             }
         } else if self.start.bytes >= BUFFER {
+            // Dropping moves all bytes behind, so it waits until it frees a buffer's worth.
             self.drop_written();
         }
     }
@@ -254,6 +257,7 @@ impl WriteBatch {
 
     /// Returns the buffer to the pool for the time of a wait, and keeps a small copy of its bytes.
     pub fn release(&mut self, buffers: &BufferPool) {
+        // A large rest is not copied: it is about to be written, and the buffer is in use.
         if self.bytes.capacity() >= BUFFER && self.bytes.len() <= BUFFER / 4 {
             let kept = self.bytes.as_slice().to_vec();
             buffers.put(std::mem::replace(&mut self.bytes, kept));

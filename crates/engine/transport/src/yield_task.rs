@@ -31,6 +31,8 @@ pub fn take_yield() -> bool {
 /// A task does this when its share of the worker is spent. If it only woke itself, the runtime would run it up to 61
 /// times before it learns that another socket is readable.
 pub fn yield_to_events(cx: &mut Context<'_>) {
+    // The future is dropped at once: its first poll has told the runtime to wake the task after it has polled for
+    // events.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 

@@ -52,6 +52,7 @@ impl FrameStart {
     /// `input` is moved there.
     #[inline]
     pub(crate) fn take(begun: &mut Vec<u8>, input: &mut &[u8]) -> Option<Self> {
+        // Nearly every start comes in one piece, and nothing is copied then.
         if begun.is_empty() {
             let mut rest = *input;
             if let Some(start) = Self::read(&mut rest) {
@@ -60,6 +61,7 @@ impl FrameStart {
             }
         }
         let before = begun.len();
+        // No more than a start is moved: what follows is the payload, which stays where it is.
         let missing = MAX_START_BYTES.saturating_sub(before).min(input.len());
         let (added, rest) = input.split_at_checked(missing)?;
         begun.extend_from_slice(added);

@@ -19,6 +19,7 @@ impl SeenStreams {
     /// Adds a position; returns whether it is new.
     pub(crate) fn insert(&mut self, position: u64) -> bool {
         let after = position.saturating_add(1);
+        // QUIC opens the streams below implicitly, so that they are a gap until they are used (RFC 9000 section 2.1).
         if position >= self.end {
             self.add_gap(self.end, position);
             self.end = after;

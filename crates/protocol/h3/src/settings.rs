@@ -35,6 +35,7 @@ const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 const ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
 
 /// A setting that peers have to ignore (section 7.2.4.1).
+// A peer that fails on it is found early, so that new settings stay possible.
 const GREASE: u64 = 0x1f * 0x2a7_9c35 + 0x21;
 
 impl H3Config {
@@ -64,6 +65,7 @@ impl H3Config {
             (QPACK_BLOCKED_STREAMS, number(self.blocked_streams)),
             (
                 ENABLE_CONNECT_PROTOCOL,
+                // Only a server offers it (RFC 9220 section 3).
                 u64::from(is_server && self.extended_connect),
             ),
             (GREASE, 0),
@@ -87,6 +89,7 @@ impl H3PeerSettings {
     /// The settings before the SETTINGS frame of the peer.
     pub(crate) const INITIAL: Self = Self {
         table_bytes: 0,
+        // No limit, until the peer sets one (section 7.2.4.1).
         field_section_bytes: u64::MAX,
         extended_connect: false,
     };
@@ -100,6 +103,8 @@ impl H3PeerSettings {
             let value = varint::take(&mut payload).ok_or(H3Fault::FrameSize)?;
             seen.push(setting);
             match setting {
+                // Reserved, as they have other meanings or none in HTTP/3, and an error where they occur (section
+                // 7.2.4.1).
                 0x0 | 0x2..=0x5 => return Err(H3Fault::Http2Setting),
                 QPACK_MAX_TABLE_CAPACITY => settings.table_bytes = value,
                 MAX_FIELD_SECTION_SIZE => settings.field_section_bytes = value,
@@ -109,6 +114,7 @@ impl H3PeerSettings {
                 _ => {}
             }
         }
+        // Sorted once at the end: comparing each with all before takes the square of a frame of 4 KB.
         seen.sort_unstable();
         if seen.iter().zip(seen.iter().skip(1)).any(|(a, b)| a == b) {
             return Err(H3Fault::RepeatedSetting);

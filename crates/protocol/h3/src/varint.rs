@@ -10,6 +10,7 @@ pub(crate) const MAX_BYTES: usize = 8;
 #[inline]
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let first = *input.first()?;
+    // The two highest bits are the logarithm of the length (RFC 9000 section 16).
     let len = 1_usize.wrapping_shl(u32::from(first >> 6));
     let (bytes, rest) = input.split_at_checked(len)?;
     *input = rest;

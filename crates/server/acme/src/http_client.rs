@@ -27,7 +27,7 @@ pub(crate) struct HttpExchange<'a> {
     pub(crate) patience: Duration,
 }
 
-/// The response, as far as it is of interest.
+/// The parts of the response that the callers use.
 pub(crate) struct HttpResult {
     pub(crate) status: u16,
     /// The first line of the body, without control characters.

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const DNS_LABEL: &str = "_acme-challenge";
 /// The interval in which a machine looks whether another one has created the account.
 const ACCOUNT_LOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// After so many failed attempts, an order that cannot be looked at is replaced by a new one.
+/// After this number of failed attempts, an order that cannot be looked at is replaced by a new one.
 const MAX_FAILURES_OF_ONE_ORDER: u32 = 3;
 /// How long other machines may take to read a challenge.
 const SPREADING_TIME: Duration = Duration::from_secs(3);

@@ -308,7 +308,7 @@ impl CertificateStore {
         Ok(found)
     }
 
-    /// When the files of a certificate were changed last, as far as they exist.
+    /// When the files of a certificate that exist were changed last.
     pub(crate) fn stamp(&self, managed: &ManagedCertificate) -> [Option<SystemTime>; 2] {
         let folder = self.of(managed);
         ["certificate.pem", "state.json"].map(|name| {

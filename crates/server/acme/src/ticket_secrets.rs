@@ -128,7 +128,7 @@ impl Drop for TicketRotation {
     }
 }
 
-/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise. Returns how many there are,
+/// Uses the secrets of a folder. The ones in use stay if those cannot be read. Returns how many there are,
 /// or one after an error, which is reported again at the next check.
 fn refresh(store: &CertificateStore, secrets: &TicketSecrets) -> usize {
     match store.rotate_ticket_secrets(OffsetDateTime::now_utc()) {

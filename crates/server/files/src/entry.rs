@@ -120,7 +120,7 @@ impl FileEntry {
         let is_stored = length <= MAX_SOURCE;
         let may_compress = may_compress && (!is_stored || is_in_memory || is_settled);
         let is_possible = |coding| may_compress && options.compression.allows(coding);
-        // The name may be wrong, as far as that is known.
+        // The name may be wrong, which the first bytes show if they are in memory.
         let is_gzip = match &loaded.body {
             FileBytes::Memory { bytes, .. } => bytes.starts_with(&GZIP),
             FileBytes::File { .. } => true,

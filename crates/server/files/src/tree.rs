@@ -106,7 +106,7 @@ pub struct RootFolder {
     secrets: RootSecrets,
 }
 
-/// The private files of the process, as far as they concern a root folder.
+/// The private files of the process that concern a root folder.
 #[derive(Clone)]
 struct RootSecrets {
     /// The path of the root without symbolic links.
@@ -324,7 +324,7 @@ pub(crate) struct FileHandle {
     pub(crate) is_readable: bool,
 }
 
-/// A version of a file, as far as metadata can tell versions apart.
+/// A version of a file, by the metadata that tell versions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileIdentity {
     device: u64,

@@ -128,6 +128,7 @@ const CLOSED: u64 = u64::MAX;
 impl NodeState {
     /// Creates the state of a node that was not used yet.
     pub(crate) fn new() -> Self {
+        // Never used again, unlike an address in memory: a request that waits may name a node that is gone.
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
@@ -168,6 +169,7 @@ impl NodeState {
         let is_out = matches!(availability, Availability::Out { .. });
         HealthChange {
             result,
+            // Of several failures at once, one alone finds the gate open.
             went_out: is_out && before <= CHECK_HEALTH,
         }
     }

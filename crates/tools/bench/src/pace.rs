@@ -1,4 +1,4 @@
-//! Slow clients: connections that send and receive no faster than so many bytes per second.
+//! Slow clients: connections that send and receive no faster than a rate in bytes per second.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -53,7 +53,7 @@ impl BytePace {
         Poll::Ready(self.most())
     }
 
-    /// Notes that so many bytes were sent or received.
+    /// Notes that this number of bytes was sent or received.
     pub(crate) fn spend(&mut self, bytes: usize) {
         if let Some(rate) = self.bytes_per_second {
             let time = Duration::from_secs_f64(bytes as f64 / f64::from(rate.get()));

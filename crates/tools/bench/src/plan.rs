@@ -184,7 +184,7 @@ impl LoadPlan {
         self.think_time == Some(ThinkTime::UNTIL_THE_END)
     }
 
-    /// Whether no further request is to be sent over a connection over which so many were begun since it was opened then.
+    /// Whether no further request is to be sent over a connection that was opened then, after this number of them.
     pub(crate) fn is_spent(&self, begun: u64, opened: Instant) -> bool {
         let life = &self.life;
         (!self.keeps_alive && begun > 0)

@@ -156,7 +156,7 @@ impl LoadCounts {
         self.last_end = self.last_end.max(other.last_end);
     }
 
-    /// Counts messages that did not reach one of so many connections.
+    /// Counts messages that did not reach one of this number of connections.
     pub(crate) fn note_lost_broadcasts(&mut self, connections: u64) {
         let expected = self.broadcasts * connections;
         let known = self.latency.len() + self.failed();
@@ -245,7 +245,7 @@ impl IntervalCounts {
         }
     }
 
-    /// The latency below which this share of the responses is, in seconds, as far as the bands tell.
+    /// The latency below which this share of the responses is, in seconds, to the width of a band.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let wanted = (self.good as f64 * share).ceil().max(1.0);
         let mut seen = 0.0;

@@ -43,7 +43,7 @@ pub(crate) enum Phase {
 
 /// What a worker tells the control thread.
 pub(crate) enum WorkerMessage {
-    /// Its connections are open, as far as that is possible.
+    /// Its connections are open, or could not be opened.
     Prepared,
     /// What happened in an interval.
     Interval(usize, Box<IntervalCounts>),

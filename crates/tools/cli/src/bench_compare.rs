@@ -255,7 +255,7 @@ impl ProgressClock {
         }
     }
 
-    /// The time that is left, if so many seconds of the plan are.
+    /// The time that is left, if this number of seconds of the plan is.
     fn left(&self, seconds: f64) -> String {
         let pace = self.begin.elapsed().as_secs_f64() / (self.planned - seconds).max(1.0);
         time_in_words(seconds * pace)

@@ -195,7 +195,7 @@ fn show(found: &[CertificateDetails], folder: &CertificateFolder, heading: &str)
     print(out.as_bytes());
 }
 
-/// A certificate of a status, as far as an order changes it.
+/// The parts of the status of a certificate that an order changes.
 struct OrderState {
     attempts: u64,
     step: Option<String>,

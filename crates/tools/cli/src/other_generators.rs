@@ -1,4 +1,4 @@
-//! `apus bench --as TOOL`: the command lines of wrk, ab and hey, as far as they mean the same here.
+//! `apus bench --as TOOL`: the command lines of wrk, ab and hey, with the options that mean the same here.
 
 use std::ffi::OsString;
 

@@ -54,6 +54,7 @@ impl FastCgiClientConnection {
             });
         }
         let length = body.len();
+        // With a body, unread bytes do not tell whether the head was read: a script may leave its body unread.
         let written = if is_observed && length == Some(0) {
             self.write_head(&mut out)
         } else {
@@ -90,6 +91,7 @@ impl FastCgiClientConnection {
                 return Poll::Ready(Err((phase, cause)));
             }
             Poll::Ready(Err(cause)) => {
+                // The write failed first. Its error says more than the end of the connection, which follows from it.
                 return Poll::Ready(Err(match (self.serial.send_error.take(), cause) {
                     (Some(send_error), FailureCause::Closed) => {
                         (RequestPhase::Send, FailureCause::Io(send_error))
@@ -99,6 +101,8 @@ impl FastCgiClientConnection {
             }
             Poll::Pending => {}
         }
+        // An application may respond before it has read the body, but need not: its time begins at the end of the
+        // request.
         if is_sent || self.serial.send_error.is_some() {
             self.serial.limits.expect(|timeouts| timeouts.first_byte);
         }
@@ -152,6 +156,7 @@ impl ClientExchange for FastCgiClientConnection {
 
     /// The next part of the response that is in the input. Data of several records is joined.
     fn parse_part(&mut self) -> Result<Option<FastCgiResponsePart>, FailureCause> {
+        // Applications write small records, each of which would otherwise be a chunk or a frame to the client.
         let mut parts: SmallVec<[Range<usize>; 16]> = SmallVec::new();
         let mut consumed = 0;
         while !self.serial.codec.is_done() {
@@ -199,6 +204,7 @@ impl ClientExchange for FastCgiClientConnection {
     }
 
     fn handle_eof(&mut self) -> Result<FastCgiResponsePart, FailureCause> {
+        // The end of a response is a record, FCGI_END_REQUEST, and never that of the connection.
         let _ = self.serial.codec.handle_eof();
         Err(FailureCause::Closed)
     }

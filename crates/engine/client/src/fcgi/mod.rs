@@ -139,6 +139,8 @@ impl FastCgiClientConnection {
             Transport::Clear(StreamSocket::Unix(..))
         );
         if !is_unix {
+            // Over TCP the kernel counts what the other kernel has not acknowledged, which says nothing about the
+            // application.
             return 0;
         }
         // What is not written now is written later, and an error comes again then.
@@ -154,6 +156,8 @@ impl FastCgiClientConnection {
 
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
+        // What is left over, in either direction, would be read as a part of the next request or response, which are
+        // those of another client.
         if !self.serial.codec.keeps_alive()
             || !self.serial.upload.is_whole()
             || self.serial.upload.body_bytes() > MAX_REUSED
@@ -174,6 +178,7 @@ impl FastCgiClientConnection {
     /// Asks the application to abort, if that can be sent at once. The end of the connection has the same
     /// effect.
     fn abort(&mut self) {
+        // In the middle of a record, the abort would be taken for its data.
         if self.serial.codec.is_done()
             || self.serial.send_error.is_some()
             || !self.serial.upload.is_between_frames()

@@ -38,6 +38,8 @@ impl ParkedFastCgi {
     pub(super) fn new(inner: FastCgiClientConnection) -> Option<Self> {
         let socket = match inner.serial.transport {
             Transport::Clear(StreamSocket::Tcp(socket, descriptor)) => {
+                // A socket of tokio belongs to the reactor of one runtime; without it any thread can take the
+                // connection.
                 ParkedStream::Tcp(socket.into_std().ok()?, descriptor)
             }
             Transport::Clear(StreamSocket::Unix(socket, descriptor)) => {
@@ -81,8 +83,11 @@ impl ParkedFastCgi {
     /// Checks the socket without waiting whether the connection can carry a request: not if the application
     /// closed it or sent something unexpected.
     pub fn is_usable(&self) -> bool {
+        // A system call instead of the readiness that a reactor knows: the socket may belong to that of another
+        // thread, or to none.
         let mut byte = [0_u8];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        // Only that there is nothing to read is good. An end is an end, and bytes now belong to no request.
         matches!(
             rustix::net::recv(self.as_fd(), &mut byte, flags),
             Err(Errno::AGAIN | Errno::INTR)

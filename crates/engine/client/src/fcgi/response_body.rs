@@ -120,6 +120,8 @@ impl FastCgiResponseBody {
     /// The body that follows: bytes if all of it came with the head.
     fn body(mut self, length: Option<u64>) -> Body {
         self.remaining = length;
+        // Head, body and end often come in one read. Then the connection serves the next request before the client
+        // has this response.
         self.look_ahead();
         if self.ahead.is_some() {
             self.look_for_end();
@@ -187,6 +189,8 @@ impl BodyStream for FastCgiResponseBody {
                 Err(cause) => {
                     let error = match cause {
                         FailureCause::TimedOut => BodyError::TimedOut,
+                        // A mistake of a script does not count against the health of its node, as one of the FastCGI
+                        // server does.
                         FailureCause::Protocol(error) if is_of_script(&*error) => {
                             BodyError::Source(error)
                         }

@@ -12,6 +12,8 @@ const EMPTY_RECORD: usize = 8;
 
 /// Whether the other end has read everything, except perhaps an empty record that was written apart, last.
 pub(super) fn is_read_to_last_record(socket: impl AsFd) -> Option<bool> {
+    // The kernel counts the memory of its buffers and not their bytes, so what such a record costs is measured once,
+    // with a pair of sockets.
     static LAST_RECORD: LazyLock<Option<c_int>> = LazyLock::new(|| {
         let (sender, _receiver) = UnixStream::pair().ok()?;
         rustix::io::write(&sender, &[0; EMPTY_RECORD]).ok()?;

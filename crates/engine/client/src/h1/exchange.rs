@@ -17,6 +17,7 @@ use crate::{
 };
 
 /// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
+// curl waits as long (`CURLOPT_EXPECT_100_TIMEOUT_MS`).
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// A request that is being sent, and the wait for the head of its response.
@@ -104,6 +105,7 @@ impl Http1ClientConnection {
                     BodyFraming::None => Some(0),
                     BodyFraming::Chunked | BodyFraming::UntilClose => None,
                 };
+                // Without a body there is nothing to expect 100 for (RFC 9110 section 10.1.1).
                 let is_held = head.expects_continue && framing != BodyFraming::None;
                 let upload = RequestUpload::new(out, body, length, is_held);
                 self.serial.begin(upload, Rc::clone(&template.timeouts));
@@ -139,6 +141,7 @@ impl Http1ClientConnection {
             match self.poll_part(cx) {
                 Poll::Ready(Ok(Http1ResponsePart::Head(head))) => {
                     self.serial.limits.read_until = None;
+                    // A client that sees an error while it sends stops sending (RFC 9112 section 9.5).
                     if refuses_body(head.status) || self.serial.send_error.is_some() {
                         self.serial.upload.stop(&self.serial.buffers);
                     } else {
@@ -153,6 +156,7 @@ impl Http1ClientConnection {
                     return Poll::Ready(Err((phase, cause)));
                 }
                 Poll::Ready(Err(cause)) => {
+                    // The write failed first, and that there is no response follows from it.
                     return Poll::Ready(Err(match self.serial.send_error.take() {
                         Some(send_error) => (RequestPhase::Send, FailureCause::Io(send_error)),
                         None => (phase, cause),
@@ -171,6 +175,7 @@ impl Http1ClientConnection {
     /// Waits until the deadline of the head passes, and returns true; or releases a body that was held back
     /// long enough, and returns false.
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // While the head has not left, the origin cannot know that it is to send 100.
         let is_held = self.serial.upload.is_held() && !self.serial.upload.is_blocked();
         if is_held || self.serial.upload.is_over() || self.serial.send_error.is_some() {
             self.serial.limits.expect(|timeouts| {

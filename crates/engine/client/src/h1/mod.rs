@@ -103,6 +103,8 @@ impl Http1ClientConnection {
         let cx = &mut Context::from_waker(Waker::noop());
         match &mut self.serial.transport {
             Transport::Clear(socket) => {
+                // A read may consume the byte, since a connection that has input before its request is not used any
+                // more.
                 let mut byte = [0];
                 let mut byte = ReadBuf::new(&mut byte);
                 socket.poll_read_buf(cx, &mut byte).is_pending()
@@ -119,6 +121,8 @@ impl Http1ClientConnection {
 
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
+        // What is left over, in either direction, would be read as a part of the next request or response, which are
+        // those of another client.
         if !self.serial.codec.keeps_alive()
             || !self.serial.upload.is_whole()
             || !self.serial.input.is_empty()

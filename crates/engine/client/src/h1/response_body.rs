@@ -49,11 +49,13 @@ pub(super) fn respond(
         let SerialConnection {
             transport, input, ..
         } = inner.serial;
+        // Bytes behind the head of 101 belong to the tunnel already.
         response.tunnel = Some(Box::new(Http1Tunnel::new(transport, input)));
         return response;
     }
     response.body = match framing {
         BodyFraming::None => {
+            // Before the response is passed on, so that the next request can have the connection meanwhile.
             inner.give_back();
             Body::Empty
         }
@@ -71,6 +73,7 @@ fn body(connection: Box<Http1ClientConnection>, remaining: Option<u64>) -> Body 
         remaining,
     };
     incoming.look_ahead();
+    // A second time for the end, which is often behind the data and gives the connection back.
     if incoming.ahead.next.is_some() {
         incoming.look_ahead();
     }
@@ -132,6 +135,7 @@ impl BodyStream for Http1ResponseBody {
                 if let (Frame::Data(bytes), Some(remaining)) = (&frame, &mut self.remaining) {
                     *remaining = remaining.saturating_sub(bytes.len() as u64);
                 }
+                // The end may be in the input. Found now, the connection is free before the reader polls again.
                 if self.ahead.next.is_none() {
                     self.look_ahead();
                 }

@@ -47,6 +47,8 @@ impl ClientExchange for Http1ClientConnection {
 
     /// Handles the end of the connection.
     fn handle_eof(&mut self) -> Result<Http1ResponsePart, FailureCause> {
+        // Nothing else shows that such a body is whole: under TLS, whoever closes the TCP connection would truncate
+        // it (RFC 9112 section 9.8).
         if self.serial.codec.ends_with_connection() && self.serial.transport.is_cut_off() {
             return Err(FailureCause::Closed);
         }
@@ -61,6 +63,7 @@ impl Http1ClientConnection {
     /// Forwards an interim response.
     fn inform(&mut self, status: StatusCode, headers: Headers) {
         if status == StatusCode::CONTINUE && self.serial.upload.is_held() {
+            // That was the wait for 100. The one for the response begins when the body was sent.
             self.serial.limits.read_until = None;
             self.serial.upload.release();
         }

@@ -18,6 +18,8 @@ use crate::Timeouts;
 use crate::streams::{CloseReason, OriginStreams};
 
 /// The time limit of the last write.
+// The last frame is GOAWAY, which nobody waits for: an origin that reads nothing must not hold the socket longer for
+// it.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// The task's side of a connection.
@@ -58,7 +60,9 @@ impl Http2ClientDriver {
         if !matches!(reason, CloseReason::Closed) {
             tracing::debug!(error = %reason.cause(), "a connection to an origin ended");
         }
+        // Before the last write, for which their senders do not have to wait.
         self.streams.fail_all(&reason);
+        // After an error of the socket or a timeout, nothing can be written.
         if matches!(reason, CloseReason::Closed | CloseReason::Protocol(_)) {
             let _ = tokio::time::timeout(END_WITHIN, poll_fn(|cx| self.poll_shutdown(cx))).await;
         }
@@ -89,6 +93,7 @@ impl Http2ClientDriver {
                 continue;
             }
             let protocol = &mut self.streams.protocol;
+            // While it waits, the connection holds no buffers.
             self.input.release(&protocol.buffers);
             protocol.out.release(&protocol.buffers);
             ready!(self.poll_timer(cx));
@@ -121,6 +126,7 @@ impl Http2ClientDriver {
     fn ping_at(&self) -> Option<Instant> {
         let awaits_ack = self.streams.protocol.codec.awaits_ping_ack();
         let is_used = self.streams.is_used();
+        // Nobody waits for an idle connection, and a gRPC server takes PINGs without streams for abuse.
         is_used.then(|| self.timers.ping_at(awaits_ack))
     }
 

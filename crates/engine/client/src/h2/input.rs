@@ -26,6 +26,7 @@ impl Http2ClientDriver {
             return Ok(false);
         }
         self.handle_input();
+        // Only now: a response whose body has come with its head is passed on as bytes instead of a stream.
         self.streams.deliver_pending();
         if self.streams.take_received() {
             self.timers.note_response();
@@ -64,6 +65,8 @@ impl Http2ClientDriver {
             let (consumed, event) = match protocol.codec.handle_input(self.input.unread(), frames) {
                 Ok(found) => found,
                 Err(error) => {
+                    // The connection does not end at once: the codec has added GOAWAY, which names the error to the
+                    // origin.
                     protocol.end = Some(CloseReason::Protocol(error));
                     return;
                 }
@@ -102,6 +105,7 @@ impl Http2ClientDriver {
             }
             Http2Event::Reset { stream, code } => {
                 tracing::debug!(%code, "an origin reset a stream");
+                // Such a request was not processed, and can be sent again with any method (RFC 9113 section 8.7).
                 self.streams
                     .take_reset(stream, code == ErrorCode::REFUSED_STREAM);
             }

@@ -22,6 +22,8 @@ impl Http2ClientDriver {
                 return Ok(false);
             }
         }
+        // A batch of which a part has left is sent to its end first. Filled up each time, it would grow as long as
+        // the origin is slow.
         if self.streams.protocol.end.is_none() && !self.streams.protocol.out.is_partial() {
             self.fill();
         }
@@ -53,6 +55,7 @@ impl Http2ClientDriver {
     /// Waits until the written bytes have left, and until the socket has space if there is more to send.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.transport.poll_flush(cx))?;
+        // Only after a large write, as a small one hardly fills the socket and this takes a system call.
         if self.wrote_much && self.streams.protocol.codec.is_send_due() {
             ready!(self.transport.poll_writable(cx))?;
             self.wrote_much = false;

@@ -29,12 +29,15 @@ impl Http2ClientProtocol {
         let mut out = WriteBatch::default();
         let config = Http2Config {
             max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
+            // The initial value, below which none is allowed (RFC 9113 section 6.5.2).
             max_frame_size: 16 * 1024,
+            // A client gets no requests.
             target_bytes: 0,
             head_bytes: rules.head_size(),
             fields: rules.max_fields(),
             receive_window: RECEIVE_WINDOW,
             stream_receive_window: None,
+            // Only a server offers it (RFC 8441 section 3).
             extended_connect: false,
         };
         let codec = Codec::client(config, out.frames(&buffers));

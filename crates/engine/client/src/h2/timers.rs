@@ -69,12 +69,14 @@ impl ClientTimers {
     /// When to send a PING, or to give up waiting for its acknowledgement.
     pub(super) fn ping_at(&self, awaits_ack: bool) -> Instant {
         let at = if awaits_ack {
+            // Any input is a sign of life: on a slow path, the acknowledgement waits behind data.
             self.read_at.max(self.pinged_at) + self.round_trip
         } else if self.is_quiet {
             self.read_at + QUIET
         } else {
             self.read_at + self.round_trip * SILENT_ROUND_TRIPS
         };
+        // The times above may be a tick old.
         at + TICK
     }
 

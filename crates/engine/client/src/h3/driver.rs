@@ -204,6 +204,8 @@ impl Http3ClientDriver {
                 self.streams
                     .take_reset(stream, code == H3ErrorCode::REQUEST_REJECTED);
             }
+            // The origin did not process the request (RFC 9114 section 4.1.1); its reset of the response may come
+            // later than this.
             H3Event::BodyRefused { stream, code } if code == H3ErrorCode::REQUEST_REJECTED => {
                 self.streams.refuse(|id| id == stream.id());
             }
@@ -254,12 +256,14 @@ impl Http3ClientDriver {
 
     /// The origin broke the protocol, or spent a budget.
     fn fail(&mut self, error: H3Error) {
+        // The codec returns its error again for all further input.
         self.is_draining = false;
         self.end_with(CloseReason::Protocol(Http3Fault::Codec(error)));
     }
 
     fn end_with(&mut self, reason: CloseReason<Http3Fault>) {
         self.streams.protocol.is_ended = true;
+        // The first reason stays, as later ones follow from it.
         self.end.get_or_insert(reason);
     }
 
@@ -276,6 +280,7 @@ impl Http3ClientDriver {
 
     /// Handles the deadlines that have passed.
     fn handle_deadline(&mut self, now: Instant) {
+        // A client must not wait for SETTINGS without end (RFC 9114 section 7.2.4.2).
         if self.settings_by.is_some_and(|by| by <= now) {
             tracing::debug!("an origin sends no SETTINGS");
             self.streams.protocol.are_settings_late = true;

@@ -72,6 +72,7 @@ impl ClientEndpoint {
         let (quic, task) = QuicEndpoint::new(socket, settings(), None)?;
         let task = tokio::task::spawn_local(async move {
             task.await;
+            // Not before the task has ended: until then the socket is open.
             drop(descriptor);
         });
         Ok(Self { quic, task })

@@ -42,6 +42,8 @@ impl From<QuicCloseReason> for CloseReason<Http3Fault> {
         match &reason {
             QuicCloseReason::Local => Self::Closed,
             QuicCloseReason::Application { code, .. }
+                // 0 is no code of HTTP/3 (RFC 9114 section 8.1), but what a program sends that closes QUIC without
+                // one.
                 if *code == 0 || *code == H3ErrorCode::NO_ERROR.0 =>
             {
                 Self::Closed

@@ -82,6 +82,8 @@ async fn handshake(
     loop {
         match poll_fn(|cx| quic.poll_event(cx)).await {
             QuicEvent::Connected { .. } => break,
+            // An event comes once. The origin may open its control stream before the handshake is complete here, and
+            // the driver would never learn of it.
             QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
                 readable.push(stream)
             }
@@ -89,6 +91,7 @@ async fn handshake(
             _ => {}
         }
     }
+    // Both ends have to agree on a protocol (RFC 9001 section 8.1).
     let chosen = quic.handshake().and_then(|facts| facts.protocol);
     if chosen.as_deref() != Some(HTTP3) {
         let cause = FailureCause::Protocol("the origin does not speak HTTP/3".into());

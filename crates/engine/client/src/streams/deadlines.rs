@@ -37,6 +37,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
             self.begin_sending(key);
             return Some(now);
         }
+        // A stream that is not stalled waits for its source, or for its turn, which is not the origin's fault.
         let write_by = match (request_body.ended, is_stalled) {
             (true, _) => None,
             (false, true) => Some(request_body.moved_at + stream.timeouts.write + TICK),

@@ -309,6 +309,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
             ..
         } = stream;
         if let Some(response_slot) = response_slot {
+            // A request whose bytes still wait in the output can be sent again with any method.
             let request_sent = !matches!(cause, FailureCause::Refused)
                 && self.protocol.has_written_behind(begins_at);
             response_slot.settle(Err(RequestFailure {
@@ -322,6 +323,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
                 body: request_body.give_back(),
             }));
         } else if let ResponseState::Body(sender) = response {
+            // The reader waits in a task of its own, with another waker than this one, and is woken.
             let cx = Context::from_waker(Waker::noop());
             sender.end(Err(error), &cx);
         }
@@ -342,6 +344,8 @@ impl<P: ClientProtocol> OriginStreams<P> {
         }
         self.shared.open.set(0);
         loop {
+            // A statement of its own: `while let` would hold the borrow during the loop, in which senders are woken
+            // and bodies dropped.
             let next = self.shared.queue.borrow_mut().pop_front();
             let Some(waiting) = next else { break };
             let failure = unsent(waiting.body, reason.cause());

@@ -21,6 +21,8 @@ impl<P: ClientProtocol> OriginStreams<P> {
         while self.protocol.has_room() {
             // The origin's settings decide whether there can be a tunnel.
             let waits = |next: &QueuedRequest| {
+                // Requests behind this one wait, too, but not for long: SETTINGS is the first frame of an origin (RFC
+                // 9113 section 3.4, RFC 9114 section 6.2.1).
                 next.template.head.upgrade.is_some()
                     && !self.protocol.has_peer_settings()
                     && !next.response_slot.is_abandoned()
@@ -63,6 +65,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
             te_trailers: head.te_trailers,
             expects_continue,
         };
+        // Before the head is added, so that this is the position of its first byte.
         let begins_at = self.protocol.output_position();
         let key = match self.protocol.send_request(outgoing, is_whole) {
             Ok(key) => key,
@@ -110,6 +113,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
 fn content_length(head: &ClientRequestHead, body: &Body) -> Option<u64> {
     let is_expected = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match body {
+        // The data of an extended CONNECT is a tunnel, which has no length.
         _ if head.upgrade.is_some() => None,
         Body::Empty => is_expected.then_some(0),
         body => body.len(),

@@ -73,6 +73,7 @@ impl Drop for StreamResponse {
         let mut state = self.0.0.borrow_mut();
         state.abandoned = true;
         let (outcome, driver) = (state.outcome.take(), state.driver.take());
+        // Before other code runs: what drops a body may come back to this slot.
         drop(state);
         drop(outcome);
         if let Some(driver) = driver {

@@ -51,6 +51,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
             headers.remove("content-length");
         }
         let begins = RequestKind::ExtendedConnect.begins_tunnel_over_stream(status);
+        // If the head ends the stream, there is no tunnel.
         if stream.tunnel.is_some() && begins && !end {
             return self.open_tunnel(key, *headers);
         }
@@ -214,6 +215,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
     pub(crate) fn take_body_refused(&mut self, key: StreamKey<P::Id>) {
         if let Some(stream) = self.table.get(key) {
             stream.request_body.forget();
+            // The body is gone, so that there is none for another attempt.
             stream.request_body.is_untouched = false;
         }
         self.await_response(key);
@@ -261,10 +263,12 @@ impl<P: ClientProtocol> OriginStreams<P> {
         };
         let progress = sender.progress(cx);
         let is_abandoned = sender.is_abandoned();
+        // One direction of a tunnel may end before the other.
         if is_abandoned && (stream.tunnel.is_none() || stream.request_body.ended) {
             self.cancel(key);
             return;
         }
+        // The origin's time runs only while the reader waits: a slow reader must not make the origin look slow.
         let is_late = progress.wanted && stream.receive_by.is_none() && stream.tunnel.is_none();
         self.consume(key, progress.used);
         if is_late {

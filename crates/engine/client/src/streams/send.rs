@@ -152,6 +152,8 @@ impl<P: ClientProtocol> OriginStreams<P> {
                 self.wakers.mark(key.slot(), STREAMS);
             }
             SourcePoll::BodyChunk(chunk, len) => {
+                // The origin would take the request for malformed (RFC 9113 section 8.1.1) and reset it, which would
+                // look like its own failure.
                 if request_body.left.is_some_and(|left| left < len) {
                     return self.break_off(
                         key,
@@ -197,6 +199,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
 
     pub(super) fn await_response(&mut self, key: StreamKey<P::Id>) {
         if let Some(stream) = self.table.get(key)
+            // If there is a response already, its body has deadlines of its own.
             && stream.response_slot.is_some()
         {
             let by = after(stream.timeouts.first_byte);
@@ -223,6 +226,7 @@ impl RequestBodyState {
         let Some(source) = &mut self.source else {
             return SourcePoll::Pending;
         };
+        // The source may be code of an application, whose panic must not end the other requests of the connection.
         let Ok(polled) = catch_unwind(AssertUnwindSafe(|| source.poll_frame(cx))) else {
             tracing::error!("the source of a request's body panicked");
             return SourcePoll::Failed(BodyError::Source("its source panicked".into()));

@@ -132,6 +132,7 @@ impl<Id: StreamId> ClientStreams<Id> {
     /// The stream, if it is in its slot.
     pub(super) fn get(&mut self, key: StreamKey<Id>) -> Option<&mut ClientStream<Id>> {
         let stream = self.0.get_mut(key.slot())?.as_deref_mut();
+        // Slots are used again: an event of a stream that is closed must not reach the next one in its slot.
         stream.filter(|stream| stream.key == key)
     }
 

@@ -7,7 +7,7 @@
 //! # Memory
 //!
 //! A connection holds at most `send_window` bytes that its client has not acknowledged, and as many as it sent and the
-//! services have not read, up to `receive_window`. The body of a request is read from QUIC only as far as its service
+//! services have not read, up to `receive_window`. The body of a request is read from QUIC only when its service
 //! reads it, so that the window of its stream closes. The rest of a response that QUIC does not take stays where it is.
 
 mod endpoint;

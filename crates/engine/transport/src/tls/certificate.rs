@@ -114,6 +114,7 @@ impl Certificate {
         chain: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Result<Self, CertificateError> {
+        // Before the files are read: a key that TLS cannot use is still one that must not be sent.
         register(PrivateFiles::default().file(key.as_ref()));
         Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
     }

@@ -273,6 +273,7 @@ fn without_blocks(bytes: &[u8], expected: PemContents) -> PemFault {
     // Of DER (X.690), what tells the kinds of files apart is near the beginning.
     let start = bytes.get(..40).unwrap_or(bytes);
     let has = |part: &[u8]| start.windows(part.len()).any(|window| window == part);
+    // What can be parsed comes first, as the identifiers below may occur in it.
     if X509Certificate::from_der(bytes).is_ok() {
         return der(
             "it is a certificate in the form DER",
@@ -304,6 +305,7 @@ fn without_blocks(bytes: &[u8], expected: PemContents) -> PemFault {
             },
         );
     }
+    // Last, since this recognises a key by its first bytes alone.
     if PrivateKeyDer::try_from(bytes).is_ok() {
         return der(
             "it is a private key in the form DER",

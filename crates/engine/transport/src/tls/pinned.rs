@@ -95,6 +95,7 @@ impl PinnedCertificates {
         let is_verified_here = match &error {
             Error::InvalidCertificate(error) => !matches!(
                 error,
+                // That this very certificate is revoked, or may be, is not undone by its place in the list.
                 CertificateError::Revoked
                     | CertificateError::UnknownRevocationStatus
                     | CertificateError::ExpiredRevocationList
@@ -165,6 +166,7 @@ impl ServerCertVerifier for PinnedServerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // webpki decides first. What follows is only for a certificate that it rejects.
         let verified = self.inner.verify_server_cert(
             end_entity,
             intermediates,
@@ -175,6 +177,7 @@ impl ServerCertVerifier for PinnedServerVerifier {
         verified.or_else(|error| {
             self.pinned
                 .verify(end_entity, now, |usage| usage.server_auth, error)?;
+            // The list does not say which host a certificate is for: that of another one must not do.
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             Ok(ServerCertVerified::assertion())
         })

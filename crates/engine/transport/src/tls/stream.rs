@@ -133,6 +133,7 @@ impl TlsStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // What TLS holds leaves first, or each write to a slow peer would add to it.
         ready!(self.poll_flush(cx))?;
         let mut left = MAX_WRITE;
         let mut part = smallvec::SmallVec::<[IoSlice<'_>; 8]>::new();
@@ -145,6 +146,8 @@ impl TlsStream {
             }
         }
         let written = self.session.writer().write_vectored(&part)?;
+        // That the socket takes nothing now is no reason to wait: TLS has the bytes, and the caller must not write
+        // them again.
         if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
             return Poll::Ready(Err(error));
         }

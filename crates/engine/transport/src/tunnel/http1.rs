@@ -51,6 +51,7 @@ impl Duplex for Http1Tunnel {
             to.copy_from_slice(from);
         }
         self.early.consume(len);
+        // A tunnel may be idle for hours, and the buffer is not needed again.
         if self.early.is_empty() {
             self.early = InputBuffer::default();
         }

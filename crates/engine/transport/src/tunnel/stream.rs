@@ -80,6 +80,7 @@ impl Duplex for TunnelStream {
         if pipe.broken || pipe.ended {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
+        // The stream may be stalled by its window, so that a fast origin would fill the memory.
         let room = PIPE.saturating_sub(pipe.bytes.len());
         if room == 0 {
             pipe.writer = Some(cx.waker().clone());

@@ -17,6 +17,7 @@ use crate::{frame, varint};
 const BYTES_PER_TOKEN: usize = 512;
 
 /// The size of the status of a response as a field line.
+// Seven of `:status`, three digits, and 32 that each line counts (section 4.2.2).
 const STATUS_BYTES: usize = 42;
 
 /// Why a request cannot be sent.
@@ -63,6 +64,7 @@ impl H3Connection {
         if self.available_streams() == 0 {
             return Err(RequestError::TooManyStreams);
         }
+        // Before anything is encoded: what the encoder inserts into its table cannot be taken back.
         let mut size = 0_usize;
         head.for_each_line(|(name, value, _)| size = size.saturating_add(line_size(name, value)));
         if !self.fits_peer(size) {
@@ -132,6 +134,7 @@ impl H3Connection {
             .saturating_add(line_size(b"date", head.date))
             .saturating_add(line_size(b"server", head.server.unwrap_or("").as_bytes()))
             .saturating_add(line_size(b"alt-svc", head.alt_svc.unwrap_or("").as_bytes()))
+            // A bound: 20 digits are the longest length, and a field that is there already counts twice.
             .saturating_add(line_size(b"content-length", &[0; 20]));
         if !self.fits_peer(size) {
             let head = ResponseHead {
@@ -285,6 +288,8 @@ impl H3Connection {
         self.buffered = self.buffered.saturating_sub(known.section_bytes());
         known.buffer = Vec::new();
         known.frame = FrameProgress::Start;
+        // A section that waits for inserts is not decoded any more. The peer has to know, or it could never evict the
+        // entries that the section refers to (RFC 9204 section 2.2.2.2).
         self.blocked.retain(|(id, _)| *id != stream.id());
         self.decoder.cancel(stream.id());
         if known.outgoing == Outgoing::Ended {

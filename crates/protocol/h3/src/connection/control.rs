@@ -20,6 +20,7 @@ const PUSH_STREAM: u8 = 0x1;
 const MAX_PAYLOAD: u64 = 4096;
 
 /// Maximum streams whose priority is kept before they open.
+// A client can name any number of streams that it never opens (RFC 9218 section 7).
 const MAX_EARLY_PRIORITIES: usize = 64;
 
 /// A unidirectional stream of the peer.
@@ -80,6 +81,7 @@ impl H3Connection {
                 return Ok(H3Event::Incomplete);
             }
             None => {
+                // Streams of unknown types are allowed in any number (section 6.2.3).
                 self.budgets.overhead.spend()?;
                 PeerStream {
                     id,
@@ -192,12 +194,14 @@ impl H3Connection {
             .decoder
             .handle_encoder_stream(input)
             .map_err(|_| H3Fault::EncoderStream)?;
+        // Each of them makes this end acknowledge it (RFC 9204 section 4.4.3).
         for _ in 0..inserts {
             self.budgets.acks.spend()?;
         }
         let inserted = self.decoder.inserted();
         let before = inserted.saturating_sub(inserts);
         for (id, required) in &self.blocked {
+            // Only those that wait for one of these inserts, so that each stream is resumed once.
             if (before.saturating_add(1)..=inserted).contains(required) {
                 self.actions.push_back(StreamAction::Resume { id: *id });
             }
@@ -261,6 +265,7 @@ impl H3Connection {
             _ if is_first => return Err(H3Fault::MissingSettings.into()),
             FrameKind::Extension => {
                 self.budgets.overhead.spend()?;
+                // Nothing of it is kept, so its length needs no limit.
                 return Ok(ControlProgress::Skip(start.len));
             }
             FrameKind::MaxPushId | FrameKind::RequestPriority | FrameKind::PushPriority
@@ -283,6 +288,7 @@ impl H3Connection {
         if start.len > max_bytes {
             return Err(Flood::Overhead.into());
         }
+        // SETTINGS comes once, and has to come.
         if !is_first {
             self.budgets.overhead.spend()?;
         }
@@ -316,6 +322,7 @@ impl H3Connection {
             FrameKind::GoAway => {
                 let is_request = id.is_multiple_of(ID_STEP);
                 let is_greater = self.peer_go_away.is_some_and(|before| id > before);
+                // The identifiers of one GOAWAY after another must not grow (section 5.2).
                 if is_greater || self.role == H3Role::Client && !is_request {
                     return Err(H3Fault::GoAwayId.into());
                 }
@@ -323,6 +330,7 @@ impl H3Connection {
                 Ok(Some(H3Event::GoAway { id }))
             }
             FrameKind::MaxPushId => {
+                // A limit of pushes cannot be taken back (section 7.2.7).
                 if self.max_push_id.is_some_and(|before| id < before) {
                     return Err(H3Fault::MaxPushId.into());
                 }
@@ -340,12 +348,14 @@ impl H3Connection {
         id: u64,
         value: &[u8],
     ) -> Result<Option<H3Event>, H3Error> {
+        // Only the identifier of a request stream is allowed here (RFC 9218 section 7.2).
         if !id.is_multiple_of(ID_STEP) {
             return Err(H3Fault::PriorityUpdate.into());
         }
         let priority = Priority::parse(value);
         let is_seen = self.seen.contains(id / ID_STEP);
         let Some(key) = self.streams.find(id) else {
+            // An update for a stream that is closed is only late, and no error.
             if !is_seen {
                 self.keep_early_priority(id, priority);
             }
@@ -368,6 +378,7 @@ impl H3Connection {
     }
 
     fn keep_early_priority(&mut self, id: u64, priority: Priority) {
+        // The last update counts.
         self.take_early_priority(id);
         if self.early_priorities.len() >= MAX_EARLY_PRIORITIES {
             self.early_priorities.pop_front();

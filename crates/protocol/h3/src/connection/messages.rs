@@ -86,6 +86,7 @@ impl H3Connection {
     ) -> Result<H3Event, H3Error> {
         self.budgets.overhead.earn(4);
         self.budgets.acks.earn(INSERTS_PER_MESSAGE);
+        // Taken also for a request that is refused below, so that none stays for a stream that is gone.
         let early_priority = self.take_early_priority(key.id());
         let request = match request {
             Ok(request) => request,
@@ -99,12 +100,14 @@ impl H3Connection {
                 return Ok(H3Event::Refused { stream: key, why });
             }
         };
+        // Section 4.1.2: a body of another length makes the message malformed.
         if end && request.content_length.is_some_and(|length| length > 0) {
             return self.fail_stream(key, MessageFault::ContentLength.into());
         }
         if let Some(stream) = self.streams.get_mut(key) {
             stream.incoming = Incoming::Body;
             stream.body_left = request.content_length;
+            // PRIORITY_UPDATE takes precedence over the field (RFC 9218 section 7).
             stream.priority = early_priority.unwrap_or(request.priority);
             stream.request = request.kind;
             stream.is_tunnel = request.kind.is_connect();
@@ -133,6 +136,7 @@ impl H3Connection {
             if end {
                 return self.fail_stream(key, H3Fault::ResponseIncomplete);
             }
+            // Any number of interim responses may come before the final one (RFC 9110 section 15.2).
             self.budgets.overhead.spend()?;
             return Ok(H3Event::Informational {
                 stream: key,
@@ -148,6 +152,7 @@ impl H3Connection {
         };
         stream.incoming = Incoming::Body;
         stream.is_tunnel = stream.request.begins_tunnel_over_stream(status);
+        // `Content-Length` says here what another response would have (RFC 9110 section 8.6).
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;

@@ -304,6 +304,7 @@ impl H3Connection {
         input: &mut Bytes,
         fin: bool,
     ) -> Result<H3Event, H3Error> {
+        // The two lowest bits say who opened the stream, and whether it has one direction (RFC 9000 section 2.1).
         self.fallible(|connection| match (connection.role, id & 0x3) {
             (_, 0x0) => connection.handle_request_stream(id, input, fin),
             (_, 0x1) => Err(H3Fault::ServerStream.into()),
@@ -350,6 +351,8 @@ impl H3Connection {
         &mut self,
         handle: impl FnOnce(&mut Self) -> Result<T, H3Error>,
     ) -> Result<T, H3Error> {
+        // After an error the state is that of the middle of a frame, and input may come until the caller has closed
+        // the connection.
         if let Some(error) = self.failure {
             return Err(error);
         }
@@ -378,6 +381,8 @@ impl H3Connection {
 
     /// Closes a stream because of a fault of the peer, and returns the event for the caller.
     fn fail_stream(&mut self, key: StreamKey, fault: H3Fault) -> Result<H3Event, H3Error> {
+        // A malformed request makes this end reset its stream, which costs a client as little as a reset of its own
+        // (CVE-2023-44487, CVE-2025-8671). A client opens the streams itself.
         if self.role == H3Role::Server {
             self.budgets.resets.spend()?;
         }
@@ -397,6 +402,8 @@ impl H3Connection {
         if stream.incoming != Incoming::Ended {
             self.actions
                 .push_back(StreamAction::StopSending { id, code });
+            // RFC 9204 section 2.2.2.2: sections of the stream that will not be decoded hold entries of the peer's
+            // table.
             self.decoder.cancel(id);
         }
         self.remove(key);
@@ -547,6 +554,8 @@ impl H3Connection {
         self.actions
             .push_back(StreamAction::StopSending { id, code });
         self.actions.push_back(StreamAction::Reset { id, code });
+        // Nothing was decoded, but the sections of the request may refer to entries, which the peer cannot evict
+        // before.
         self.decoder.cancel(id);
     }
 

@@ -63,6 +63,7 @@ impl H3Connection {
                                 return Ok(event);
                             }
                         }
+                        // A stream that ends in the middle of a frame is an error of the connection (section 7.1).
                         None if fin && is_begun => return Err(H3Fault::FrameSize.into()),
                         None if fin => return self.end_of_stream(key),
                         None => return Ok(H3Event::Incomplete),
@@ -92,6 +93,7 @@ impl H3Connection {
                     stream.frame = FrameProgress::Skip(left);
                 }
                 FrameProgress::Section(len) => {
+                    // Nearly every section comes in one piece, and is decoded where it is.
                     if stream.buffer.is_empty() && input.len() >= len {
                         let section = input.split_to(len);
                         stream.frame = FrameProgress::Start;
@@ -139,6 +141,7 @@ impl H3Connection {
         }
         let is_after_shutdown = matches!(self.shutdown, H3Shutdown::Final(end) if id >= end);
         if is_after_shutdown || self.streams.open_count() >= self.config.max_streams() {
+            // A client cannot know of a GOAWAY that is on its way, so these streams cost it nothing.
             if !is_after_shutdown {
                 self.budgets.resets.spend()?;
             }
@@ -163,6 +166,7 @@ impl H3Connection {
                 return Err(H3Fault::UnexpectedFrame.into());
             }
             FrameKind::Data => {
+                // Empty frames cost a peer next to nothing and carry nothing (CVE-2019-9518).
                 if start.len == 0 {
                     self.budgets.overhead.spend()?;
                 }
@@ -179,6 +183,7 @@ impl H3Connection {
                 stream.frame = FrameProgress::Data(start.len);
             }
             FrameKind::Headers
+                // Only DATA is allowed in a tunnel (section 4.4).
                 if stream.incoming == Incoming::Complete
                     || stream.is_tunnel && stream.incoming == Incoming::Body =>
             {
@@ -193,6 +198,7 @@ impl H3Connection {
                     stream.frame = FrameProgress::Section(len);
                 }
             }
+            // This end sends no MAX_PUSH_ID, so every push is beyond the limit (section 7.2.5).
             FrameKind::PushPromise if self.role == H3Role::Client => {
                 return Err(H3Fault::PushId.into());
             }
@@ -286,6 +292,7 @@ impl H3Connection {
         code: H3ErrorCode,
     ) -> Result<Option<H3Event>, H3Error> {
         let Some(key) = self.streams.find(id) else {
+            // QUIC may deliver a reset before any data of the stream, or without it.
             if self.role == H3Role::Server && self.seen.insert(id / ID_STEP) {
                 self.budgets.resets.spend()?;
                 self.take_early_priority(id);
@@ -322,6 +329,7 @@ impl H3Connection {
         code: H3ErrorCode,
     ) -> Result<Option<H3Event>, H3Error> {
         let key = match self.role {
+            // The frame may come before any data of the stream, whose request is then of no use.
             H3Role::Server => self.find_or_open(id)?,
             H3Role::Client => self.streams.find(id),
         };

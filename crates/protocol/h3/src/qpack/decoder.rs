@@ -45,6 +45,7 @@ impl QpackDecoder {
     /// A decoder that allows the peer a table of this many bytes.
     pub fn new(max_table_bytes: usize) -> Self {
         Self {
+            // Its capacity is 0 until the peer sets it (RFC 9204 section 3.2.3).
             table: DynamicTable::new(0),
             max_table_bytes,
             inserted: 0,
@@ -74,6 +75,8 @@ impl QpackDecoder {
         let result = instructions.read(input, |input| self.instruction(input));
         self.instructions = instructions;
         result?;
+        // Acknowledged at once, although sections do so as well: an encoder may refer to nothing that is not
+        // acknowledged, as this crate's does, and would wait for ever.
         let increment = self.inserted.saturating_sub(self.acknowledged);
         if increment > 0 {
             // Section 4.4.3.
@@ -178,6 +181,7 @@ impl QpackDecoder {
     ) -> Result<SectionProgress, QpackError> {
         let mut input = section;
         let prefix = self.prefix(&mut input)?;
+        // Before any field is passed on: the sink has no way to take one back.
         if prefix.required > self.inserted {
             return Ok(SectionProgress::Blocked(prefix.required));
         }
@@ -252,6 +256,7 @@ impl QpackDecoder {
                 never_indexed,
             });
         }
+        // A section without references is not acknowledged (section 4.4.1).
         if prefix.required > 0 {
             // Section 4.4.1.
             integer::encode_long(0x80, 7, stream, &mut self.output);
@@ -261,6 +266,8 @@ impl QpackDecoder {
 
     /// Tells the peer that the sections of a stream will not be decoded (section 4.4.2).
     pub fn cancel(&mut self, stream: u64) {
+        // Without a table the peer's sections have no references, and a stream of the decoder nothing to say (section
+        // 2.2.2.2).
         if self.max_table_bytes > 0 {
             integer::encode_long(0x40, 6, stream, &mut self.output);
         }
@@ -288,6 +295,7 @@ impl QpackDecoder {
         if encoded == 0 {
             return Ok(0);
         }
+        // By the size that was announced, and not by the one that the peer has set (section 4.5.1.1).
         let max_entries = max_entries(u64::try_from(self.max_table_bytes).unwrap_or(0));
         let full_range = max_entries.saturating_mul(2);
         if encoded > full_range {
@@ -305,6 +313,7 @@ impl QpackDecoder {
         } else {
             required
         };
+        // Only a section without references may have 0, and it is encoded as 0.
         Some(required)
             .filter(|required| *required > 0)
             .ok_or(QpackError::InsertCount)
@@ -329,6 +338,8 @@ impl QpackDecoder {
         position: Option<u64>,
     ) -> Result<TableEntry<'_>, QpackError> {
         position
+            // What is beyond may have been inserted in the meantime: whether the section is valid must not depend on
+            // that (section 2.2.3).
             .filter(|position| *position < prefix.required)
             .and_then(|position| self.inserted.checked_sub(position)?.checked_sub(1))
             .and_then(|index| self.table.get(usize::try_from(index).ok()?))

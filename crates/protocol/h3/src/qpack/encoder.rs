@@ -102,9 +102,11 @@ impl QpackEncoder {
     pub fn begin(&self, out: &mut Vec<u8>) -> SectionReferences {
         let has_table = self.table.max_size() > 0 && self.sections.len() < MAX_SECTIONS;
         let start = out.len();
+        // The prefix of a section without references. `end` replaces it if there are any.
         out.extend_from_slice(&[0, 0]);
         SectionReferences {
             start,
+            // Only what the peer has acknowledged is referred to, so that the section can never be blocked there.
             base: has_table.then_some(self.acknowledged),
             used: None,
         }
@@ -119,6 +121,7 @@ impl QpackEncoder {
                 required,
                 first,
             });
+            // By the size that the peer allows, also if the table is smaller (section 4.5.1.1).
             let full_range = max_entries(self.peer_bytes).saturating_mul(2);
             let encoded = required.checked_rem(full_range).unwrap_or(0);
             let mut prefix = Vec::with_capacity(8);
@@ -157,6 +160,7 @@ impl QpackEncoder {
         let known = static_table::find(name, value);
         if let Some(base) = references.base
             && !never_indexed
+            // A line of the static table takes a byte or two already.
             && !matches!(known, StaticMatch::Line(_))
             && indexing_policy(name).1.is_indexed(value) == Some(true)
         {
@@ -264,9 +268,12 @@ impl QpackEncoder {
             0x80.. => {
                 let stream = integer::decode_long(*first, 7, input)?;
                 let mut sections = self.sections.iter();
+                // The first one: sections of a stream are acknowledged in the order in which they were sent (section
+                // 4.4.1).
                 let at = sections.position(|section| section.stream == stream);
                 let section = at.and_then(|at| self.sections.remove(at));
                 let section = section.ok_or(QpackError::SectionAcknowledgment)?;
+                // Who has decoded a section has received the inserts that it required (section 2.1.4).
                 self.acknowledged = self.acknowledged.max(section.required);
             }
             0x40.. => {

@@ -18,6 +18,7 @@ impl InstructionReader {
         input: &[u8],
         mut read: impl FnMut(&mut &[u8]) -> Result<(), QpackError>,
     ) -> Result<(), QpackError> {
+        // Most input begins and ends with whole instructions, and is read without a copy.
         if self.begun.is_empty() {
             self.begun = read_complete(input, &mut read)?.to_vec();
             return Ok(());

@@ -46,7 +46,7 @@ const MIN_BETWEEN_ORDERS: Duration = Duration::from_secs(3600);
 const RENEWAL_CHECK_PATIENCE: Duration = Duration::from_secs(60);
 /// The interval in which an authority is asked for the time of a renewal, at least.
 const SHORTEST_RENEWAL_CHECK: Duration = Duration::from_secs(60);
-/// After so many failures, an authority that has a staging directory is tried there first, so that its limits are not
+/// After this number of failures, an authority that has a staging directory is tried there first, so that its limits are not
 /// used up.
 const FAILURES_BEFORE_STAGING: u32 = 3;
 /// A clock before this time is wrong: 2026-01-01.

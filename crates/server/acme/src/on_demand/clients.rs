@@ -54,7 +54,7 @@ impl LookupAllowances {
     }
 
     /// Forgets clients that have all their look-ups again. If that leaves less than half of the room, it forgets all, so that
-    /// the cost of this is spread over many clients: the queues of the sites bound what so many of them can cause.
+    /// the cost of this is spread over many clients: the queues of the sites bound what all of them together can cause.
     fn make_room(&mut self, now: Instant) {
         self.0.retain(|_, full_at| *full_at > now);
         if self.0.len() > MAX_CLIENTS / 2 {

@@ -140,7 +140,7 @@ pub(crate) struct QueuedName {
 }
 
 impl OnDemandNames {
-    /// Serves these sites from now on. Certificates stay as far as a site covers them.
+    /// Serves these sites from now on. Certificates stay if a site covers them.
     pub fn apply(&self, sites: Vec<OnDemandSite>) {
         let sites: Vec<_> = sites.into_iter().map(Arc::new).collect();
         let certified = self.read(|known| known.certified.clone());

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// A forwarded request without a response yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRequest {
-    /// The secondary key that the waiting requests have in common, as far as it is known.
+    /// The secondary key that the waiting requests have in common: the part that is known.
     pub(crate) secondary: Box<[u8]>,
     state: AtomicU8,
     notify: Notify,

@@ -265,7 +265,7 @@ impl PrimaryEntry {
         })
     }
 
-    /// The secondary key that requests for one response have in common, as far as it is known
+    /// The secondary key that requests for one response have in common: the part that is known
     /// before the response.
     pub(crate) fn expected_secondary(
         &self,

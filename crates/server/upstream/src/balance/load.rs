@@ -27,6 +27,8 @@ pub(crate) fn least_time(candidates: &[NodeCandidate], rng: &FastRng) -> Option<
             None if candidate.load == 0 => 0.0,
             None => slowest,
         };
+        // With the request that is being placed: of idle nodes, each would otherwise cost nothing, and the slow one
+        // be as good as the fast one.
         latency * f64::from(candidate.load.saturating_add(1)) / f64::from(candidate.weight.max(1))
     };
     least(candidates, rng, |a, b| cost(a).total_cmp(&cost(b)))

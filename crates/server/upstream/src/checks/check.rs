@@ -14,6 +14,7 @@ use crate::node::Node;
 use crate::plan::{CheckKind, CheckPlan};
 
 /// The bytes of a body that are searched.
+// A node that sends without end must not fill the memory by its health check.
 const MAX_BODY: usize = 64 * 1024;
 
 /// Why a check failed.
@@ -54,6 +55,7 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
             }
         }
         CheckKind::Grpc { service } => {
+            // gRPC needs trailers and streams: HTTP/2, also to a node whose requests go over HTTP/1.1.
             let protocol = match node.origin.protocol {
                 Protocol::Http3 => Protocol::Http3,
                 _ => Protocol::Http2,
@@ -128,6 +130,7 @@ fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> ClientR
         target: target.into(),
         headers,
         upgrade: None,
+        // gRPC requires the field, to find out proxies that drop trailers.
         te_trailers: true,
         expects_continue: false,
         params: None,

@@ -72,8 +72,10 @@ async fn check_node(group: &Weak<UpstreamGroup>, id: NodeId) {
         } else {
             pause
         };
+        // A node that a reload removes must not stay for the time of the pause.
         drop(node);
         sleep(wait).await;
+        // Looked up again: the plan may have changed, or the node be gone, during the pause.
         let Some((strong, node, plan)) = current(group, id) else {
             return;
         };

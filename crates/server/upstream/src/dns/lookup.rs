@@ -17,6 +17,7 @@ use crate::group::ResolvedAddress;
 use crate::plan::{DnsPlan, NodeTarget};
 
 /// The number of queries within the time of a lookup.
+// A query over UDP may be lost, and a second one has to fit into the time.
 const ATTEMPTS: u32 = 2;
 
 /// The addresses of a name.
@@ -119,6 +120,7 @@ async fn services(resolver: &TokioResolver, name: &str) -> Result<LookupResult, 
             _ => None,
         })
         .collect();
+    // Targets of a higher number are for when those of the lowest cannot be reached (RFC 2782): backups.
     let best = services.iter().map(|service| service.priority).min();
     let mut all = LookupResult {
         addresses: Vec::new(),
@@ -132,6 +134,7 @@ async fn services(resolver: &TokioResolver, name: &str) -> Result<LookupResult, 
                 all.ttl = all.ttl.min(found.ttl);
                 all.addresses
                     .extend(found.addresses.into_iter().map(|resolved| ResolvedAddress {
+                        // A weight of 0 is not never, but rarely (RFC 2782).
                         weight: u32::from(service.weight).max(1),
                         backup: Some(service.priority) != best,
                         ..resolved

@@ -163,6 +163,7 @@ async fn resolve(
             tracing::warn!(group = %group.name(), node = %name.node, %error,
                 "a node's name cannot be resolved; its addresses stay");
             Some(Resolution {
+                // Not more often than a name that resolves is asked for.
                 until: now + pause.clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl)),
                 failed: true,
                 changed: false,

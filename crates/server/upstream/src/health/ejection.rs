@@ -96,6 +96,7 @@ pub(crate) fn outliers(intervals: &[IntervalTotals], margin: u8, min_requests: u
             requests: all.requests - interval.requests,
             failures: all.failures - interval.failures,
         };
+        // Of two requests, one failure is half: a rate needs a number of them.
         let is_outlier = interval.requests >= u64::from(min_requests)
             // Compared with the others and not with a limit: when all fail, as by a bad request, nobody is an outlier.
             && others.requests > 0

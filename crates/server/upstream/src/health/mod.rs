@@ -140,8 +140,8 @@ impl Health {
         }
     }
 
-    /// Records a failed request; `totals` of the node include it. Returns whether so many failed in a row that
-    /// the node may be ejected.
+    /// Records a failed request; `totals` of the node include it. Returns whether the node may be ejected for
+    /// the number that failed in a row.
     pub(crate) fn record_failure(
         &mut self,
         plan: &GroupPlan,

@@ -106,10 +106,12 @@ impl FastCgiApplication {
     pub(super) fn admit(self: &Arc<Self>, is_limited: bool) -> Admission {
         let now = Instant::now();
         let mut state = self.state();
+        // While others wait, a new request goes behind them, also if there is room just now.
         if !is_limited || (state.waiting.is_empty() && state.limit.admits(now)) {
             return Admission::Admitted(self.permit(&mut state, now));
         }
         let (ticket, receiver) = state.waiting.enter(None, ());
+        // The room that there may be is for those before this one.
         self.hand_out(&mut state);
         Admission::Wait(PermitReceiver {
             application: Arc::clone(self),
@@ -158,6 +160,7 @@ impl FastCgiApplication {
         }
         state.idle.push(connection);
         let closed = (state.idle.len() > plan.max_idle).then(|| state.idle.remove(0));
+        // Closing a connection is a system call, made without the lock that all workers share.
         drop(state);
         drop(closed);
         true
@@ -209,11 +212,13 @@ impl RequestPermit {
                 |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < RETURN_TIME;
             let soon = state.idle.iter().rposition(returns_soon);
             let index = match soon.filter(|_| state.idle.len() == 1) {
+                // With one connection there is nothing to choose, which saves the system call that looks at it.
                 Some(only) => only,
                 None => state.idle.iter().rposition(is_ready).or(soon)?,
             };
             let found = state.idle.remove(index);
             self.change(|progress| state.limit.serve(progress, now));
+            // What follows looks at the socket, which needs no lock.
             drop(state);
             let is_expired = is_expired(&found, plan, now);
             // Mostly it has just returned. If the application closes it now, the request is sent again.
@@ -237,6 +242,7 @@ impl RequestPermit {
         let mut state = application.state();
         let closed = state.remove_oldest();
         let patience = self.change(|progress| state.limit.open(progress));
+        // As in `put_back`, closed without the lock.
         drop(state);
         drop(closed);
         patience
@@ -313,6 +319,7 @@ impl RequestPermit {
             while timer.as_mut().poll(cx).is_ready() {
                 self.check(sent.is_read(), waited);
                 let next = timer.deadline() + waited;
+                // Twice as long each time: a slow script is checked a few times, not two hundred times in a second.
                 waited *= 2;
                 timer.as_mut().reset(next);
             }
@@ -342,6 +349,7 @@ impl PermitReceiver {
             let check_at = now.checked_add(PROBE_INTERVAL).unwrap_or(now).min(until);
             match tokio::time::timeout_at(check_at.into(), &mut self.receiver).await {
                 Ok(permit) => return permit.ok(),
+                // Its time is over, which is not its client's doing.
                 Err(_) if check_at == until => {
                     self.is_awaited = false;
                     return None;

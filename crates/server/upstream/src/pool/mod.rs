@@ -262,6 +262,7 @@ impl ConnectionPool {
         let mut connection = connect_or_evict(&self.origin, client, timeouts).await?;
         match &mut connection {
             OriginConnection::Http1(http1) => {
+                // From now on the requests of a burst open a connection each, since none of them can be shared.
                 self.speaks_http1.set(true);
                 self.set_http1_return(http1, self.client(client));
             }
@@ -327,6 +328,8 @@ impl ConnectionPool {
             // closed.
             let index = idle.iter().rposition(|idle| idle.is_for(client))?;
             let mut found = idle.remove(index);
+            // The sweep has looked some time ago, and the node may have closed the connection since: a request that
+            // is not idempotent could not be sent again.
             if !found.is_expired(&plan, now) && found.connection.is_usable() {
                 self.set_http1_return(&mut found.connection, client);
                 return Some(found.connection);
@@ -338,6 +341,7 @@ impl ConnectionPool {
     /// request then has `Connection: close`.
     fn set_http1_return(&self, connection: &mut Http1Client, client: ProxyClient) {
         let plan = self.plan.get();
+        // So the node, too, closes it after its last response, and does not wait for a request that never comes.
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
         if plan.max_idle == 0 || is_last {
             return;
@@ -402,6 +406,8 @@ impl ConnectionPool {
     fn sweep(&self) -> Option<Duration> {
         let (plan, now) = (self.plan.get(), Instant::now());
         let mut idle = self.idle.borrow_mut();
+        // Nobody reads an idle connection. One that the node has closed would keep its descriptor until it is looked
+        // at.
         idle.retain_mut(|idle| !idle.is_expired(&plan, now) && idle.connection.is_usable());
         let mut multiplexed = self.multiplexed.borrow_mut();
         multiplexed.retain(|open| !open.is_expired(&plan, now) && !open.is_idle(&plan, now));
@@ -416,6 +422,7 @@ impl ConnectionPool {
 
 async fn sweep(pool: Weak<ConnectionPool>, mut limit: Duration) {
     loop {
+        // A connection is closed a quarter of its limit late at most.
         tokio::time::sleep((limit / 4).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL)).await;
         match pool.upgrade().and_then(|pool| pool.sweep()) {
             Some(least) => limit = least,

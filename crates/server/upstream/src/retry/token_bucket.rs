@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::plan::BudgetPlan;
 
 /// The time for which a request counts.
+// That of the retry budgets of Finagle and linkerd.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The retry tokens of one group: a percentage of its requests, and a few more each second.

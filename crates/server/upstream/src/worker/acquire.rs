@@ -75,6 +75,7 @@ impl UpstreamRequest {
         }
         let _guard = group.begin_waiting();
         let until = until.unwrap_or_else(|| self.waits_until());
+        // `until` is that of the wait for a slot, if there was one: both have one limit together.
         let permit = receiver.receive(until).await;
         attempt.set_permit(permit.ok_or(AcquireError::QueueTimedOut)?);
         Ok(attempt)
@@ -104,6 +105,7 @@ impl UpstreamRequest {
                 // The nodes changed.
                 Ok(Err(_)) => {}
                 Err(_) => {
+                    // Before the guard is dropped, which would count the request as one whose client gave up.
                     self.group.group.queue().leave(ticket);
                     return Err(AcquireError::QueueTimedOut);
                 }

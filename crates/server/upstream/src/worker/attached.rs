@@ -50,6 +50,7 @@ impl BodyStream for AttemptBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let polled = self.inner.poll_frame(cx);
         if let Some(deadline) = &mut self.deadline
+            // A body that has ended is whole, however late it is.
             && !matches!(polled, Poll::Ready(None | Some(Err(_))))
             && deadline.has_passed(polled.is_pending(), cx)
         {

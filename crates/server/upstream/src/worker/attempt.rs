@@ -43,6 +43,7 @@ impl RequestAttempt {
     ) -> Option<Self> {
         let node = view.nodes.get(chosen.index)?;
         let counts_load = view.set.plan.strategy.uses_load();
+        // All workers change this number, so it is counted only for strategies that use it.
         if counts_load {
             node.node.state.add_load();
         }
@@ -128,6 +129,7 @@ impl RequestAttempt {
             node.state
                 .end_probe(&node.plan, ProbeOutcome::Responded, now);
         }
+        // Nearly always the health has nothing to forgive, and its lock is not taken.
         if node.state.needs_successes() {
             node.state.record_success(&node.plan, now);
         }

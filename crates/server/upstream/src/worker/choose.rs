@@ -109,6 +109,7 @@ impl WorkerGroup {
             && view.set.plan.sticky.is_some()
             && let Some((index, local)) = node_of_route(view, route)
             && !criteria.tried.contains(&local.node.state.id())
+            // A node that drains still gets the clients that its cookies name.
             && local.node.state.admin() != AdminState::Down
             && local.node.admission(now).is_some()
         {
@@ -161,12 +162,14 @@ impl WorkerGroup {
                 continue;
             }
             if !node.has_free_slot() {
+                // A busy node is worth waiting for, and a tier that has one is not given up for the next.
                 any_busy = true;
                 continue;
             }
             candidates.push(NodeCandidate {
                 index,
                 weight: node.weight.saturating_mul(share),
+                // The count is shared by all workers, and read only where it is compared.
                 load: if strategy.uses_load() {
                     node.state.load()
                 } else {
@@ -215,6 +218,8 @@ fn share_in(tier: NodeTier, local: &WorkerNode, now: Instant) -> Option<u32> {
         }
         NodeTier::LastResort => match node.availability(now) {
             Availability::Out {
+                // These are guesses from requests. A health check and a breaker were asked for, and their word
+                // stands.
                 reason: OutReason::Failures | OutReason::Ejected,
                 ..
             } => Some(FULL_SHARE),

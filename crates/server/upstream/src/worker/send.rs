@@ -104,6 +104,7 @@ impl RequestAttempts {
             && self.may_retry(plan, now)
         {
             self.tried.push(attempt.node().node.state.id());
+            // Without waiting: there is a response, which is better than a place in a queue.
             if let Some(next) = self.request.try_acquire(&self.tried) {
                 let failure = AttemptFailure::Status(response.status);
                 self.failed.push(attempt.describe(failure, now));
@@ -193,6 +194,7 @@ impl RequestAttempts {
         self.failed.len() + 1 < retry.tries as usize
             && retry.within.is_none_or(|within| elapsed < within)
             && self.request.deadline.is_none_or(|deadline| now < deadline)
+            // Last, since it takes the token.
             && self.request.take_retry_token(now)
     }
 
@@ -247,6 +249,7 @@ fn retry_reason(failure: &RequestFailure) -> Option<RetryReason> {
         | FailureCause::Source(_)
         | FailureCause::NoTunnel
         | FailureCause::NoDescriptors => None,
+        // Another node has the same script.
         FailureCause::Protocol(ref error) if is_of_script(&**error) => None,
         FailureCause::TimedOut => Some(RetryReason::TimedOut { sent }),
         _ => Some(RetryReason::Error { sent }),

@@ -39,6 +39,7 @@ impl RequestAttempts {
         let may_hedge = self.request.idempotent
             // Hedging is for slow nodes. After a failure, the retry itself is the second attempt.
             && self.failed.is_empty()
+            // A second node would act on the body, too, and a stream can be read once only.
             && body.is_empty()
             && self.request.template.head.upgrade.is_none();
         match hedge.filter(|_| may_hedge) {
@@ -58,6 +59,7 @@ impl RequestAttempts {
         let first = self.request.send_over_any(attempt, &mut first_body);
         let mut first = pin!(first);
         tokio::select! {
+            // A response that comes with the end of the wait is used.
             biased;
             result = &mut first => return result,
             () = sleep(after) => {}

@@ -144,7 +144,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// The number of bytes that the next event still needs, as far as it is known: a read buffer of this size
+    /// The number of bytes that the next event is known to need still: a read buffer of this size
     /// saves reads.
     pub fn missing(&self, input: &BytesMut) -> usize {
         self.reader.missing(input)

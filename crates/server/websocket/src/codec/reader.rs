@@ -94,7 +94,7 @@ impl FrameReader {
         }
     }
 
-    /// The number of bytes that the current frame still needs, as far as it is known.
+    /// The number of bytes that the current frame is known to need still.
     pub(super) fn missing(&self, input: &BytesMut) -> usize {
         let left = self.frame.as_ref().map_or(0, |frame| frame.left);
         left.saturating_sub(input.len())

@@ -1,4 +1,4 @@
-//! The machine of a comparison, as far as it explains the figures.
+//! The properties of the machine of a comparison that explain the figures.
 
 use std::fs;
 use std::path::Path;

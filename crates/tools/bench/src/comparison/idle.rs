@@ -10,7 +10,7 @@ use crate::comparison::samples::RoundSample;
 /// The connections that are opened before, as what the first ones of a process allocate once is not what one costs.
 pub(crate) const IDLE_FIRST: usize = 64;
 
-/// Measures the memory of a server at rest with so many connections. `None` if the user has interrupted it.
+/// Measures the memory of a server at rest with this number of connections. `None` if the user has interrupted it.
 pub(crate) fn measure_idle(
     server: &str,
     (load, connections): (LoadPlan, usize),

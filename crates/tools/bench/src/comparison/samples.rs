@@ -22,7 +22,7 @@ pub struct ServerSamples {
     pub rounds: Vec<RoundSample>,
     /// The median of each value; what is counted, such as failures, is the sum of all rounds.
     pub median: RoundSample,
-    /// The same as the figures of tables and goals, by their names, as far as they are known.
+    /// The same as the figures of tables and goals, by their names, if they are known.
     pub figures: BTreeMap<&'static str, f64>,
 }
 

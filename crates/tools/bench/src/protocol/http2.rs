@@ -22,7 +22,7 @@ const READ_BYTES: usize = 32 * 1024;
 /// What a server may send before it is read.
 const RECEIVE_WINDOW: u32 = 16 << 20;
 
-/// Past so many bytes to write, no further data is added.
+/// Past this number of bytes to write, no further data is added.
 const MAX_WRITE: usize = 128 * 1024;
 
 /// How often the codec gets the time.
@@ -274,7 +274,7 @@ impl Http2Load {
         }
     }
 
-    /// Sends bodies as far as the windows allow.
+    /// Sends the bytes of bodies that the windows allow.
     fn send_bodies(&mut self) -> Result<(), LoadFailure> {
         let Some(connection) = &mut self.connection else {
             return Ok(());

@@ -146,7 +146,7 @@ impl Http2Tunnel {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Sends what waits, as far as that is possible now.
+    /// Sends the part of what waits that can be sent now.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.write(cx);
         Poll::Ready(Ok(()))

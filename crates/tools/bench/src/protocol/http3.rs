@@ -61,7 +61,7 @@ pub(crate) struct QuicSockets {
 }
 
 impl QuicSockets {
-    /// Opens sockets for so many connections.
+    /// Opens sockets for this number of connections.
     pub(crate) fn open(
         connections: usize,
         server: SocketAddr,

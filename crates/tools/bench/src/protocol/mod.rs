@@ -237,7 +237,7 @@ pub(crate) struct BegunRequest {
     pub(crate) request: usize,
 }
 
-/// The response to a request, as far as it was received.
+/// The part of the response to a request that was received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceivedBody {
     pub(crate) status: u16,

@@ -298,7 +298,7 @@ fn used_bands(series: &[IntervalCounts]) -> std::ops::Range<usize> {
 }
 
 impl LatencyReport {
-    /// The time below which this many percent are, as far as the curve tells.
+    /// The time below which this many percent are, by the next point of the curve.
     pub(crate) fn at(&self, percentile: f64) -> f64 {
         let found = self
             .percentiles

@@ -219,7 +219,7 @@ impl ScenarioUser {
         }
     }
 
-    /// Checks the response with this status and so many bytes in its body, and moves on to the next step. A mistake ends the run.
+    /// Checks the response with this status and this number of bytes in its body, and moves on to the next step. A mistake ends the run.
     pub(crate) fn finish(&mut self, status: u16, body_bytes: u64) -> Option<(LoadFailure, String)> {
         let plan = Arc::clone(&self.worker.plan);
         let (scenario, step) = self.current(&plan)?;

@@ -64,7 +64,7 @@ impl MachineReading {
         Some(reading)
     }
 
-    /// What was done since an earlier reading, in so many seconds.
+    /// What was done since an earlier reading, which was made this number of seconds before.
     pub fn since(&self, earlier: &Self, seconds: f64) -> MachineReport {
         let per_second = |now: f64, before: f64| (now - before) * SECTOR / seconds.max(1e-3);
         MachineReport {
