@@ -6,7 +6,7 @@
 //!
 //! # A request
 //!
-//! 1. [`service`] looks the request up (`cached`, [`policy`] `reuse`): it sends a stored response if it is fresh,
+//! 1. [`service`] looks the request up (`cached`, `lookup`, [`policy`] `reuse`): it sends a stored response if it is fresh,
 //!    usually without a lock, or stale while it is revalidated (`stale-while-revalidate`). Of several requests for a
 //!    response that is not stored, one goes to the origin and the others read the same object. A request bypasses the
 //!    cache if its response depends on more than the target that the client sent (`bypass`).

@@ -39,10 +39,12 @@ impl Validators<'_> {
             return Precondition::Failed;
         }
         let is_read = matches!(*method, Method::GET | Method::HEAD);
-        match self.has_client_current(headers, is_read) {
-            false => Precondition::Proceed,
-            true if is_read => Precondition::NotModified,
-            true => Precondition::Failed,
+        if !self.has_client_current(headers, is_read) {
+            Precondition::Proceed
+        } else if is_read {
+            Precondition::NotModified
+        } else {
+            Precondition::Failed
         }
     }
 

@@ -22,6 +22,8 @@ impl CredentialRules {
         {
             return Err(StoreRefusal::Authorization);
         }
+        // A certificate names the client as `Authorization` does, but RFC 9111 section 3.5 lets `must-revalidate` share
+        // responses to `Authorization` only.
         if self.authorization == SharingRule::Declared && !is_shared && request.has_certificate {
             return Err(StoreRefusal::ClientCertificate);
         }

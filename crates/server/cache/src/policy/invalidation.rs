@@ -19,10 +19,13 @@ pub fn keys_to_invalidate(
     rules: &KeyRules,
 ) -> SmallVec<[RequestKey; 1]> {
     let mut keys = SmallVec::new();
+    // RFC 9111 section 4.4: an error says nothing about whether the target changed.
     let is_changed = status.is_success() || status.is_redirection();
     if is_safe(request.method) || !is_changed {
         return keys;
     }
+    // Only the target itself, in all its variants. If header fields were in the key, a POST to / once removed everything
+    // of the host: all keys began with that of /.
     keys.push(rules.uri(request));
     for name in ["location", "content-location"] {
         if let Some(reference) = headers.get_str(name)
@@ -57,6 +60,7 @@ fn resolve(request: &PresentedRequest<'_>, reference: &str) -> Option<String> {
     let (path, query) = match rest.strip_prefix("//") {
         Some(rest) => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            // Otherwise an origin could invalidate what others store (RFC 9111 section 4.4).
             let (authority, rest) = rest.split_at(end);
             if !is_same_authority(authority, request.authority, is_secure) {
                 return None;

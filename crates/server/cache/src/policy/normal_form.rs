@@ -100,6 +100,8 @@ fn write_codings<A: smallvec::Array<Item = u8>>(
     request: &PresentedRequest<'_>,
     out: &mut SmallVec<A>,
 ) {
+    // A form by the bytes of the field would make a variant for each spelling, and a client that invents weights would fill
+    // the store with copies of one response.
     let Some(mut lines) = request.values("accept-encoding") else {
         return out.push(b'-');
     };
@@ -135,6 +137,7 @@ fn other_codings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> u8 {
         match known {
             Some((_, bit)) if is_refused => refused |= bit,
             Some((_, bit)) => accepted |= bit,
+            // `*` stands for codings that Apus does not know, too: an origin may send one of them (RFC 9110 section 12.5.3).
             None => takes_any |= name == b"*" && !is_refused,
         }
     }

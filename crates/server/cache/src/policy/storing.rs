@@ -49,7 +49,7 @@ pub fn may_store(
     rules: &CacheRules,
     conditions: &CachingContext,
 ) -> Result<StorableResponse, StoreRefusal> {
-    // A response to HEAD has no body, and a response to POST or PUT does not represent the target.
+    // RFC 9111 section 3 allows more methods. A response to HEAD has no body, and a response to POST or PUT does not represent the target.
     if *request.method != Method::GET {
         return Err(StoreRefusal::Method);
     }
@@ -91,7 +91,8 @@ pub(super) fn check_request(
     if RequestDirectives::of(request.headers).no_store {
         return Err(StoreRefusal::RequestNoStore);
     }
-    // The origin may have responded to something other than the key says.
+    // The origin may have responded to something other than the key says. It holds for 304s and responses to HEAD, too:
+    // they once updated what was stored for all, although their requests had a body or named another method.
     if request.has_body || has_override(request, rules) {
         return Err(StoreRefusal::UnkeyedInput);
     }
@@ -119,6 +120,7 @@ pub(super) fn evaluate(
     rules: &CacheRules,
 ) -> Result<StoredResponse, StoreRefusal> {
     let headers = response.headers;
+    // The site replaces the body of this response by another one, which may be for this client alone.
     if ["x-accel-redirect", "x-sendfile"]
         .iter()
         .any(|name| headers.contains(name))

@@ -18,6 +18,8 @@ use super::{
 ///
 /// All responses have to have the same key. `Last-Modified` is used if there is only one.
 pub fn add_conditions(stored: &[&StoredResponse], headers: &mut Headers) {
+    // The client's own conditions are about the version that it has, and its range about a part of the body: a 304, 412 or
+    // 206 to them would say nothing about what is stored for all.
     for name in [
         "if-match",
         "if-none-match",
@@ -99,6 +101,7 @@ pub fn select_validated(stored: &[&StoredResponse], not_modified: &Headers) -> O
         let tag = EntityTag::parse(value)?;
         return newest(&|stored| {
             stored.entity_tag().is_some_and(|own| {
+                // RFC 9111 section 4.3.4: a strong tag of the 304 is only about responses with the same strong tag.
                 if tag.weak {
                     own.weak_eq(&tag)
                 } else {
@@ -160,6 +163,8 @@ pub fn freshen(
         Ok(newer) => return FreshenResult::Stored(Box::new(newer)),
         Err(refusal) => refusal,
     };
+    // A client with a session renews what is stored for all, too, but nothing that is only for it may stay: the fields
+    // about freshness and version are all that is taken.
     let renewed = match refusal {
         StoreRefusal::Authorization
         | StoreRefusal::ClientCertificate

@@ -68,10 +68,12 @@ impl Service for CacheUnlessBypassedService {
             return self.cached.call(request);
         }
         trace::note(&request, || {
-            let why = match is_normal {
-                true if has_certificate => "the client has a certificate, which the program knows",
-                true => "the program depends on more than the path that the client sent",
-                false => "the path that the client sent is not in its normal form",
+            let why = if !is_normal {
+                "the path that the client sent is not in its normal form"
+            } else if has_certificate {
+                "the client has a certificate, which the program knows"
+            } else {
+                "the program depends on more than the path that the client sent"
             };
             Step::new(StepKind::Cache, "passed", why)
         });

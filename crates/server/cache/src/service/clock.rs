@@ -32,6 +32,7 @@ impl MonotonicClock {
     fn at(&self, system: Timestamp, elapsed: u64) -> Timestamp {
         let now = system.as_unix_millis().saturating_sub(elapsed);
         let mut start = self.start.load(Ordering::Relaxed);
+        // A response that was received before the clock was set back stayed fresh for as long as it was set back.
         if start < now {
             start = self.start.fetch_max(now, Ordering::Relaxed).max(now);
         }

@@ -93,6 +93,8 @@ impl ResponseCompressor<'_> {
         let ticket = object.claim_encoded_form(&self.cache.0.store, index)?;
         let encoding = Encoding::of_dynamic(coding, self.compression);
         match object.bytes().cloned() {
+            // The other connections of the worker wait meanwhile, so only what takes little time is compressed here. A longer
+            // body is sent as it is stored until its compressed form is there.
             Some(bytes) if bytes.len() as u64 <= MAX_IMMEDIATE => {
                 make(ticket, encoding, || Ok(Some(bytes)));
             }

@@ -181,6 +181,7 @@ impl CachedLocation {
                 } else if is_revoked {
                     self.drop_object(&stale.object);
                 }
+                // The head is not sent before the first bytes were verified: a body that breaks off is all that is left later.
                 if !stale.object.is_sound_at(0).await {
                     let response = self.forward(snapshot.to_fetch_request(), ForwardReason::Stale);
                     return response.wait().await;

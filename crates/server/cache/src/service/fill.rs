@@ -61,7 +61,8 @@ async fn pump(mut filler: ObjectFiller, mut body: Body, max_size: u64) {
 async fn append(filler: &mut ObjectFiller, bytes: Bytes, max_size: u64) -> Result<(), PumpError> {
     let filled = filler.range().start.saturating_add(bytes.len() as u64);
     if filled > max_size {
-        // The length was not declared. Current readers still get the whole body.
+        // The length was not declared, so that the limit shows only now. Current readers still
+        // get the whole body.
         filler.do_not_store();
     }
     Ok(filler.append(bytes).await?)

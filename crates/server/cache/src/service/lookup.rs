@@ -171,13 +171,15 @@ impl StoreRequest {
         let location = &self.cached.location;
         let FoundObject { object, is_joined } = found;
         let is_head = self.is_head();
-        // An object that cannot be stored and has dropped its first bytes cannot be joined.
+        // An object that turns out not to be storable drops the bytes that all its readers have had. The reader is here
+        // before that is checked, so that nothing is dropped after the check, however late the worker has its next turn.
         let reader = (is_joined && !is_head).then(|| object.read(None));
         if reader.is_some() && !object.is_joinable() {
             return Err(NotReused::Again);
         }
-        let now = now();
+        // The epoch is read before all else of the object, so that what a purge or a 304 changes meanwhile is noticed.
         let epoch = object.epoch();
+        let now = now();
         let Some(prepared) = PreparedResponse::of(&object, now, location.compression) else {
             location.drop_object(&object);
             return Err(NotReused::Again);
@@ -287,7 +289,7 @@ impl StoreRequest {
     fn keep_for_worker(&self, candidate: &ReuseCandidate) {
         let prepared = &candidate.prepared;
         let object = &prepared.object;
-        // Bodies on disk are verified before each response.
+        // Bodies on disk are verified before each response: altered bytes were once sent for up to a minute.
         if candidate.is_joined || object.bytes().is_none() || prepared.gap_fetcher.is_some() {
             return;
         }

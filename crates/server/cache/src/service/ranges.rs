@@ -100,6 +100,8 @@ impl GapFetcher {
         object: Arc<Object>,
         range: Range<u64>,
     ) -> GapResult {
+        // The record of an object on disk has room for a limited number of parts, and a client could ask for every second
+        // byte of a body.
         if is_separate(&object, range.clone()) && object.stored().iter().len() >= MAX_PARTS {
             return GapResult::NotStorable;
         }
@@ -121,7 +123,8 @@ impl GapFetcher {
         add_conditions(&[], request.headers_mut());
         let last = gap.end.saturating_sub(1);
         let range = format!("bytes={}-{last}", gap.start);
-        // Digits and a stored field value are valid.
+        // `If-Range` makes an origin with a newer version send all of it with 200, instead of a part that does not fit (RFC
+        // 9110 section 13.1.5). Digits and a stored field value are valid.
         let _ = request.headers_mut().try_append("range", range);
         let _ = request
             .headers_mut()

@@ -59,7 +59,8 @@ impl CacheSettings {
     /// The key under which the response to a request is stored.
     pub fn key(&self, request: &Request) -> RequestKey {
         let mut presented = self.presented(request);
-        // A request whose path is invalid is rejected, whatever its key.
+        // A URL with dot segments or doubled slashes once named another key than the requests for it, so that `apus cache
+        // purge` said that it had purged, and nothing went. A request whose path is invalid is rejected, whatever its key.
         let path = presented.path;
         let path = path::normalise_encoded(path).unwrap_or(Cow::Borrowed(path));
         presented.path = &path;

@@ -44,6 +44,8 @@ impl UseCounter {
             }
         }
         let hash = self.hasher.hash_one(key);
+        // Two counters for each key: both have to be shared with busy keys before a count is too high. The hash has a
+        // random seed, so that no client can choose keys that share them.
         let indexes = [hash, hash.rotate_left(32)].map(|hash| hash as usize % COUNTERS);
         let counts = indexes.map(|index| {
             self.counters.get(index).map_or(0, |counter| {

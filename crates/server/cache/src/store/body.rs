@@ -639,7 +639,9 @@ impl ObjectBodyState {
             BodyStorage::Memory => true,
             BodyStorage::Disk(most) => self.buffered < most,
             BodyStorage::Window(most) => {
-                // An empty window needs no memory, and always has room.
+                // Each response that cannot be stored once held up to 1 MB for a client that did not read: the window is
+                // counted in the budget of responses. An empty one needs no memory, and always has room, so that without
+                // budget the body goes on piece by piece.
                 self.buffered < most && self.reserved.resize(self.buffered)
             }
         }

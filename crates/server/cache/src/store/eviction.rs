@@ -34,6 +34,8 @@ const SMALL_SHARE: u64 = 10;
 impl Usage {
     /// Counts a use. Only the first few since the last eviction check write anything.
     pub(crate) fn touch(&self) {
+        // A hot object is at the limit, so that its hits only read the line, which all workers have in their caches. A
+        // count that is lost between the two operations costs nothing but a rank.
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < MAX_USES {
             self.uses.store(uses.saturating_add(1), Ordering::Relaxed);

@@ -261,6 +261,7 @@ impl PurgeRules {
                 effect = effect.max(PurgeVerdict::Stale);
             }
         };
+        // A look-up for each tag of the object, however many purges there were; only prefixes are compared one by one.
         for scope in [None, Some(&**site)] {
             let tags = subject.tags.iter().map(|tag| (TAG, &**tag));
             let exact = [(ALL, &b""[..]), (KEY, subject.key.bytes())];

@@ -33,6 +33,7 @@ impl Drop for Directory {
     /// Another process may open the directory now. Closing the lock file is not enough while a child
     /// process that was just forked has a copy of the descriptor.
     fn drop(&mut self) {
+        // A test failed of that beside tests that start processes: `CLOEXEC` closes the copy only at `exec`.
         let _ = fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }

@@ -169,8 +169,7 @@ impl Disk {
             return Ok(None);
         };
         let record = &opened.record;
-        let (before, first) = self.numbers;
-        let unknown = record.filled_at > before && record.filled_at < first;
+        let unknown = self.run.is_after_unrecorded_purge(record.filled_at);
         let subject = PurgeSubject {
             key: &record.key,
             tags: &record.new.tags,

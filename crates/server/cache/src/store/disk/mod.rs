@@ -91,8 +91,7 @@ pub(crate) struct Disk {
     journal: Mutex<Journal>,
     /// The identity of the store, which every file repeats.
     identity: u128,
-    /// The number of the last recorded purge before this run, and the first number of this run.
-    numbers: (u64, u64),
+    run: RunNumbers,
     /// Whether the machine crashed during the last run, so that written bytes may be missing.
     verify: bool,
     /// Keys that are being looked up on disk, with the waiting requests.
@@ -109,6 +108,31 @@ pub(crate) struct Disk {
     /// The time of the last warning about a failing disk.
     last_warning: Mutex<Option<Instant>>,
     closed: AtomicBool,
+}
+
+/// The numbers of purges at the start of a run.
+#[derive(Clone, Copy, Debug)]
+struct RunNumbers {
+    /// The last recorded purge before the run.
+    last_before: u64,
+    /// The first number of the run.
+    first: u64,
+}
+
+impl RunNumbers {
+    /// Whether an object was filled after a purge of the last run that was not recorded: nobody knows what was purged.
+    fn is_after_unrecorded_purge(self, filled_at: u64) -> bool {
+        filled_at > self.last_before && filled_at < self.first
+    }
+}
+
+/// What the disk tier holds, as statistics show it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskSize {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+    /// How much of the disk was scanned since the start, in thousandths.
+    pub(crate) scanned_permille: u64,
 }
 
 /// Counters of the disk tier.
@@ -133,8 +157,8 @@ impl Disk {
         let directory = Directory::open(&settings.path)?;
         directory.clear_temporary()?;
         let (mut journal, purges) = Journal::open(&directory)?;
-        let before = purges.current();
-        let first = before.saturating_add(NUMBERS_PER_RUN);
+        let last_before = purges.current();
+        let first = last_before.saturating_add(NUMBERS_PER_RUN);
         journal.begin_at(&directory, first)?;
         purges.begin_at(first);
         let verify = begin_run(&directory)?;
@@ -143,7 +167,7 @@ impl Disk {
             index: Index::new(settings.bytes),
             pool: DiskPool::start(settings.threads.max(1))?,
             journal: Mutex::new(journal),
-            numbers: (before, first),
+            run: RunNumbers { last_before, first },
             counters: DiskCounters::default(),
             loading: Mutex::default(),
             filling: AtomicU64::new(0),
@@ -159,14 +183,13 @@ impl Disk {
         Ok((disk, purges))
     }
 
-    /// The number and the bytes of the objects that were found so far, and how much of the disk was
-    /// scanned since the start, in thousandths.
-    pub(crate) fn size(&self) -> (u64, u64, u64) {
-        (
-            self.index.len(),
-            self.index.bytes(),
-            self.index.scanned_permille(),
-        )
+    /// The objects that were found so far.
+    pub(crate) fn size(&self) -> DiskSize {
+        DiskSize {
+            objects: self.index.len(),
+            bytes: self.index.bytes(),
+            scanned_permille: self.index.scanned_permille(),
+        }
     }
 
     /// Whether there may be an object with the primary key `key`.

@@ -117,6 +117,8 @@ impl Disk {
         let candidate = next();
         if let Some(candidate) = &candidate {
             // Hits in memory are not counted here.
+            // Hits in memory do not reach the queue of the disk: what is used there would leave the disk, for objects that
+            // were read once.
             if *spared < MAX_SPARED && shared.is_used(candidate) {
                 *spared = spared.saturating_add(1);
                 self.index.put_back(candidate);

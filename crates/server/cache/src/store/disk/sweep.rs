@@ -45,6 +45,7 @@ impl Store {
         };
         let (sender, recorded) = oneshot::channel();
         let (store, purge) = (self.clone(), purge.clone());
+        // Before the other jobs, since whoever purges waits until it holds after a crash, too.
         disk.pool.run_first(move || {
             let appended = store.shared().on_disk(|disk| {
                 let appended = locked(&disk.journal).append(number, &purge);
@@ -74,6 +75,8 @@ impl Disk {
                 clean &= self.sweep_entry(shared, &filter, &entry);
             }
         }
+        // An object that eviction has taken out of the queue is not in the index, but its file is still there: a start after a
+        // crash would find it, and must know the purge then.
         if clean && self.removing.load(Ordering::Acquire) == 0 {
             let retired = locked(&self.journal).retire(&self.directory, limit);
             match retired {

@@ -86,6 +86,8 @@ impl FileLayout {
         is_read && magic != *MAGIC && magic.starts_with(b"apusobj")
     }
 
+    // There are two slots, and each record is written over the older one. After `kill -9` in the middle of a write the other
+    // one is whole, and its checksum says so.
     fn slot_at(self, sequence: u64) -> u64 {
         PREAMBLE_BYTES.saturating_add(self.slot_bytes.saturating_mul(sequence % 2))
     }

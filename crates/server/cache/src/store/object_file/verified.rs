@@ -64,6 +64,7 @@ impl FileVersion {
         let (Some(changed), Ok(now)) = (changed, now.duration_since(UNIX_EPOCH)) else {
             return false;
         };
+        // Without this a file that was altered right after its verification had the same times, and was sent.
         now.checked_sub(changed)
             .is_some_and(|age| age > TIME_RESOLUTION)
     }
