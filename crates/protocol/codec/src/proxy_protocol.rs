@@ -72,6 +72,8 @@ pub fn parse(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, InvalidProxyH
         parse_v1(input)
     } else if input.starts_with(V2_START) {
         parse_v2(input)
+    // Any other first byte ends the connection at once: behind a proxy, a client without the header would otherwise be
+    // taken for the proxy.
     } else if V1_START.starts_with(input) || V2_START.starts_with(input) {
         Ok(None)
     } else {

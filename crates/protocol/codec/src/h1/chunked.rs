@@ -142,6 +142,7 @@ impl ChunkedDecoder {
                 self.remaining = self.remaining.wrapping_shl(4) | u64::from(digit);
                 Ok(ChunkState::Size)
             }
+            // An empty size is zero for some parsers, which is the end of the body.
             (ChunkState::Size, _) if self.digits == 0 => Err(Http1Error::ChunkSize),
             (ChunkState::Size | ChunkState::SizeSpace, b';') => Ok(ChunkState::Extension),
             (ChunkState::Size | ChunkState::SizeSpace | ChunkState::Extension, b'\r') => {

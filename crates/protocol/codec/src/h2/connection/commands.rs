@@ -252,6 +252,8 @@ impl Http2Codec {
         if known.receiving == ReceiveState::Ended {
             return;
         }
+        // The window of the stream stays closed, so that the client sends no more than it may already; the window of
+        // the connection opens again, as the other streams need it.
         known.receiving = ReceiveState::Discarded;
         let unread = std::mem::take(&mut known.unread);
         self.receive_window.release(unread, out);

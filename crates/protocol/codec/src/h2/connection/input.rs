@@ -417,6 +417,8 @@ impl Http2Codec {
         request: Result<RequestSection, SectionError>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Http2Event>, ConnectionError> {
+        // Also for streams that are refused: identifiers only grow, and a GOAWAY says up to which one this end has
+        // looked.
         self.last_peer = headers_frame.stream;
         self.budgets.overhead.earn(4);
         let is_after_shutdown =

@@ -397,6 +397,8 @@ impl Http2Codec {
 
     /// Closes a stream that both ends have ended.
     fn close(&mut self, key: StreamKey, out: &mut Vec<u8>) {
+        // What a client finishes pays for what it resets, so that a browser that leaves page after page is never taken
+        // for an attack.
         self.budgets.resets.earn(1);
         self.closed_streams.add_ended(key.id());
         self.remove(key, out);
