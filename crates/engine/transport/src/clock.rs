@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
+use apus_http::fields::http_date_text;
+
 /// The unit of deadlines, and the interval at which the clock of a busy worker advances.
 pub const TICK: Duration = Duration::from_millis(250);
 
@@ -56,7 +58,7 @@ impl WorkerClock {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |elapsed| elapsed.as_secs());
         if self.second.replace(second) != second {
-            let text = httpdate::fmt_http_date(now);
+            let text = http_date_text(now);
             if let Ok(date) = <[u8; 29]>::try_from(text.as_bytes()) {
                 self.date.replace(date);
             }

@@ -1,6 +1,6 @@
 //! `TokenText`: a random text in a link or a cookie, which stores know only by its digest.
 
-use aws_lc_rs::{digest, rand};
+use apus_tokens::{Hexadecimal, random_bytes, sha256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -11,26 +11,19 @@ const LEN: usize = 43;
 
 /// 256 random bits in text.
 pub(crate) fn random() -> Result<String, TokenError> {
-    let mut bytes = [0_u8; 32];
-    rand::fill(&mut bytes).map_err(|_| TokenError::new("the system has no random bytes"))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    Ok(URL_SAFE_NO_PAD.encode(random_bytes::<32>().map_err(TokenError::new)?))
 }
 
 /// The digest of a token for a purpose (SHA-256), as 64 hexadecimal digits; `None` if the text is not a token. A
 /// database that compares digests reveals nothing about tokens by the time that it takes.
 pub(crate) fn digest_of(purpose: &str, text: &str) -> Option<String> {
-    use std::fmt::Write as _;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if text.len() != LEN || !text.bytes().all(is_token) {
         return None;
     }
     // The lengths of both parts are known, so no other pair has the same bytes.
-    let digest = digest::digest(&digest::SHA256, [text, purpose].concat().as_bytes());
-    let mut digits = String::with_capacity(64);
-    for byte in digest.as_ref() {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    Some(digits)
+    let digest = sha256([text, purpose].concat().as_bytes());
+    Some(Hexadecimal(&digest).to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
 
-use apus_control::{CommandGroup, CommandReport, WrongArguments};
+use apus_commands::{CommandFailure, CommandGroup, CommandReport};
 use serde::Serialize;
 
 use crate::db::Db;
@@ -93,26 +93,20 @@ impl<D: Driver> Commands<D> {
         output: &mut dyn Write,
         errors: &mut dyn Write,
     ) -> i32 {
-        let report = self.execute(&mut arguments.into_iter());
-        GROUP.finish(report, output, errors)
+        GROUP.finish(self.execute(&mut arguments.into_iter()), output, errors)
     }
 
     fn execute(
         self,
         arguments: &mut dyn Iterator<Item = String>,
-    ) -> Result<CommandReport, WrongArguments> {
-        let command = DbCommand::parse(arguments).map_err(WrongArguments)?;
-        let report = self.report(command);
-        Ok(report.unwrap_or_else(|failure| Err(failure).into()))
-    }
-
-    fn report(self, command: DbCommand) -> Result<CommandReport, String> {
+    ) -> Result<CommandReport, CommandFailure> {
+        let command = DbCommand::parse(arguments)?;
         let Self {
             db,
             migrations,
             seed,
         } = self;
-        let failed = |error: DbError| error.to_string();
+        let failed = |error: DbError| CommandFailure::failed(error);
         let output = match command {
             DbCommand::Help => USAGE.to_owned(),
             DbCommand::Migrate { dry_run: true } => {
@@ -137,14 +131,17 @@ impl<D: Driver> Commands<D> {
                 return status(&db.migration_status(&migrations).map_err(failed)?, json);
             }
             DbCommand::Seed => {
-                let seed = seed.ok_or("the application has no seed: `Commands::seed` sets it")?;
+                let seed = seed.ok_or_else(|| {
+                    CommandFailure::failed("the application has no seed: `Commands::seed` sets it")
+                })?;
                 let own = db.clone();
                 let seeded = db.apart(async || Ok(seed(own).await)).map_err(failed)?;
-                seeded.map_err(|error| format!("the seed failed: {error}"))?;
+                seeded
+                    .map_err(|cause| CommandFailure::Failed(format!("the seed failed: {cause}")))?;
                 "seeded\n".to_owned()
             }
         };
-        Ok(Ok(output).into())
+        Ok(output.into())
     }
 }
 
@@ -178,7 +175,7 @@ struct StatusLine<'a> {
 }
 
 /// The list of the migrations. It is a failure if one was changed, is missing or failed.
-fn status(all: &[MigrationStatus], json: bool) -> Result<CommandReport, String> {
+fn status(all: &[MigrationStatus], json: bool) -> Result<CommandReport, CommandFailure> {
     let lines = all.iter().map(|status| StatusLine {
         number: status.number,
         name: &status.name,
@@ -187,7 +184,7 @@ fn status(all: &[MigrationStatus], json: bool) -> Result<CommandReport, String> 
     let mut report = CommandReport::default();
     if json {
         let list = serde_json::to_string_pretty(&lines.collect::<Vec<_>>());
-        report.output = list.map_err(|error| error.to_string())? + "\n";
+        report.output = list.map_err(CommandFailure::failed)? + "\n";
     } else {
         for line in lines {
             let name = match line.name {
@@ -226,7 +223,8 @@ enum DbCommand {
 }
 
 impl DbCommand {
-    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, CommandFailure> {
+        let wrong = CommandFailure::WrongArguments;
         let name = arguments.next().unwrap_or_default();
         let mut command = match &*name {
             "help" | "--help" | "-h" => Self::Help,
@@ -237,9 +235,13 @@ impl DbCommand {
             },
             "status" => Self::Status { json: false },
             "seed" => Self::Seed,
-            "new" => return Err("`apus db new NAME` creates the files in the project".to_owned()),
-            "" => return Err("a command is missing".to_owned()),
-            other => return Err(format!("there is no command {other:?}")),
+            "new" => {
+                return Err(wrong(
+                    "`apus db new NAME` creates the files in the project".to_owned(),
+                ));
+            }
+            "" => return Err(wrong("a command is missing".to_owned())),
+            other => return Err(wrong(format!("there is no command {other:?}"))),
         };
         while let Some(argument) = arguments.next() {
             match (&mut command, &*argument) {
@@ -255,10 +257,11 @@ impl DbCommand {
                         None => arguments.next().unwrap_or_default(),
                     };
                     let number = number.parse().ok().filter(|number| *number > 0);
-                    *steps = number.ok_or("--steps takes a number from 1")?;
+                    *steps =
+                        number.ok_or_else(|| wrong("--steps takes a number from 1".to_owned()))?;
                 }
                 (Self::Status { json }, "--json") => *json = true,
-                (_, other) => return Err(format!("`{name}` does not take {other:?}")),
+                (_, other) => return Err(wrong(format!("`{name}` does not take {other:?}"))),
             }
         }
         Ok(command)

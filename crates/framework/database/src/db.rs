@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_control::run_on_own_thread;
+use apus_commands::run_on_own_thread;
 use apus_transport::per_worker;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::SqliteConnectOptions;

@@ -1,9 +1,8 @@
 //! `JobCommands`: `jobs status`, `list`, `retry` and `forget` as arguments of an application.
 
-use std::fmt::Display;
 use std::io::Write;
 
-use apus_control::{CommandGroup, CommandReport, WrongArguments, run_on_own_thread};
+use apus_commands::{CommandFailure, CommandGroup, CommandReport, run_on_own_thread};
 use serde_json::{Value, json};
 
 use crate::queue::Jobs;
@@ -73,17 +72,16 @@ impl JobCommands {
         output: &mut dyn Write,
         errors: &mut dyn Write,
     ) -> i32 {
-        let report = self.execute(&mut arguments.into_iter());
-        GROUP.finish(report, output, errors)
+        GROUP.finish(self.execute(&mut arguments.into_iter()), output, errors)
     }
 
     fn execute(
         self,
         arguments: &mut dyn Iterator<Item = String>,
-    ) -> Result<CommandReport, WrongArguments> {
-        let words = CommandWords::parse(arguments).map_err(WrongArguments)?;
+    ) -> Result<CommandReport, CommandFailure> {
+        let words = CommandWords::parse(arguments)?;
         if words.command == JobCommand::Help {
-            return Ok(Ok(USAGE.to_owned()).into());
+            return Ok(USAGE.to_owned().into());
         }
         let jobs = match &words.queue {
             Some(name) => self.jobs.named(name),
@@ -91,20 +89,19 @@ impl JobCommands {
         };
         if !jobs.is_shared() {
             let why = "the queue is in the memory of the server, which no other process reaches";
-            return Ok(Err(why.to_owned()).into());
+            return Err(CommandFailure::failed(why));
         }
-        let ended = run_on_own_thread("jobs", || run(&jobs, &words));
-        let ended = ended.unwrap_or_else(|error| Err(format!("no thread can be started: {error}")));
-        Ok(ended.unwrap_or_else(|failure| Err(failure).into()))
+        run_on_own_thread("jobs", || run(&jobs, &words))
+            .map_err(|cause| CommandFailure::Failed(format!("no thread can be started: {cause}")))?
     }
 }
 
-async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String> {
+async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, CommandFailure> {
     let mut failures = Vec::new();
     let output = match words.command {
         JobCommand::Help => USAGE.to_owned(),
         JobCommand::Status => {
-            let counts = jobs.counts().await.map_err(text)?;
+            let counts = jobs.counts().await.map_err(CommandFailure::failed)?;
             let [ready, delayed] = [counts.ready, counts.delayed];
             let [running, dead] = [counts.running, counts.dead];
             match words.is_json {
@@ -121,7 +118,7 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String>
             let dead = jobs
                 .dead(words.limit.unwrap_or(LIMIT))
                 .await
-                .map_err(text)?;
+                .map_err(CommandFailure::failed)?;
             match words.is_json {
                 true => json_text(&dead.iter().map(as_json).collect()),
                 false => dead.iter().map(as_line).collect(),
@@ -129,7 +126,7 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String>
         }
         JobCommand::Retry | JobCommand::Forget => {
             let ids = match words.is_all {
-                true => jobs.dead(u32::MAX).await.map_err(text)?,
+                true => jobs.dead(u32::MAX).await.map_err(CommandFailure::failed)?,
                 false => Vec::new(),
             };
             let ids = ids.iter().map(|job| &job.id).chain(&words.ids);
@@ -139,7 +136,7 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String>
                     JobCommand::Retry => jobs.requeue(id).await,
                     _ => jobs.discard(id).await,
                 };
-                match is_found.map_err(text)? {
+                match is_found.map_err(CommandFailure::failed)? {
                     true => count = count.saturating_add(1),
                     // Another process may have taken one of all.
                     false if words.is_all => {}
@@ -154,10 +151,6 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String>
         }
     };
     Ok(CommandReport { output, failures })
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
 }
 
 fn json_text(value: &Value) -> String {
@@ -216,7 +209,8 @@ struct CommandWords {
 }
 
 impl CommandWords {
-    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, CommandFailure> {
+        let wrong = CommandFailure::WrongArguments;
         let name = arguments.next().unwrap_or_default();
         let mut words = Self {
             command: match &*name {
@@ -225,8 +219,8 @@ impl CommandWords {
                 "list" => JobCommand::List,
                 "retry" => JobCommand::Retry,
                 "forget" => JobCommand::Forget,
-                "" => return Err("a command is missing".to_owned()),
-                other => return Err(format!("there is no command {other:?}")),
+                "" => return Err(wrong("a command is missing".to_owned())),
+                other => return Err(wrong(format!("there is no command {other:?}"))),
             },
             queue: None,
             ids: Vec::new(),
@@ -243,30 +237,37 @@ impl CommandWords {
                 let value = inline.map(str::to_owned).or_else(|| arguments.next());
                 value
                     .filter(|value| !value.is_empty())
-                    .ok_or_else(|| format!("{option} takes {what}"))
+                    .ok_or_else(|| wrong(format!("{option} takes {what}")))
             };
             match (words.command, option) {
                 (_, "--help" | "-h") => words.command = JobCommand::Help,
                 (_, "--queue") => words.queue = Some(value("the name of a queue")?),
                 (JobCommand::List, "--limit") => {
                     let number = value("a number")?.parse();
-                    words.limit = Some(number.map_err(|_| "--limit takes a number")?);
+                    words.limit =
+                        Some(number.map_err(|_| wrong("--limit takes a number".to_owned()))?);
                 }
                 (JobCommand::List | JobCommand::Status, "--json") => words.is_json = true,
                 (JobCommand::Retry | JobCommand::Forget, "--all") => words.is_all = true,
                 (JobCommand::Retry | JobCommand::Forget, id) if !id.starts_with('-') => {
                     let id = JobId::parse(id).ok_or_else(|| {
-                        format!("{id:?} is no identity of a job; `jobs list` shows them")
+                        wrong(format!(
+                            "{id:?} is no identity of a job; `jobs list` shows them"
+                        ))
                     })?;
                     words.ids.push(id);
                 }
-                (_, other) => return Err(format!("`{name}` does not take {other:?}")),
+                (_, other) => return Err(wrong(format!("`{name}` does not take {other:?}"))),
             }
         }
         let selects = matches!(words.command, JobCommand::Retry | JobCommand::Forget);
         match (selects, words.ids.is_empty(), words.is_all) {
-            (true, true, false) => Err(format!("`{name}` takes the identities of jobs, or --all")),
-            (true, false, true) => Err(format!("`{name}` takes identities or --all, not both")),
+            (true, true, false) => Err(wrong(format!(
+                "`{name}` takes the identities of jobs, or --all"
+            ))),
+            (true, false, true) => Err(wrong(format!(
+                "`{name}` takes identities or --all, not both"
+            ))),
             _ => Ok(words),
         }
     }

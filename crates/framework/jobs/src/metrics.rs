@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use apus_control::{MetricLabels, PrometheusText};
+use apus_metrics::{MetricLabels, PrometheusText};
 use serde_json::{Value, json};
 
 use crate::record::JobCounts;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use apus_control::{MetricType, PrometheusText};
+use apus_metrics::{MetricType, PrometheusText};
 use serde_json::Value;
 use tokio::sync::Notify;
 

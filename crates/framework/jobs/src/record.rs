@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::digest;
+use apus_tokens::{Hexadecimal, sha256};
 
 /// The identity of a job in its queue: 32 hexadecimal digits, in the order of their creation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,12 +55,7 @@ pub(crate) struct JobRecord {
 
 /// The form of a unique key in stores, which is bounded and has no letters of two cases.
 pub(crate) fn unique_digest(key: &str) -> String {
-    let digest = digest::digest(&digest::SHA256, key.as_bytes());
-    let mut text = String::with_capacity(64);
-    for byte in digest.as_ref() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    Hexadecimal(&sha256(key.as_bytes())).to_string()
 }
 
 /// A job that a runner got.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use apus_handler::HttpError;
 use apus_http::StatusCode;
+use apus_tokens::{Hexadecimal, random_bytes};
 
 /// The name of an object: segments between slashes, as `invoices/2026/7.pdf`.
 ///
@@ -20,13 +21,12 @@ const LONGEST_SEGMENT: usize = 200;
 impl StorageKey {
     /// A key of its own, with an extension: for files whose name is of no use, as those of clients.
     pub fn random(prefix: &str, extension: &str) -> Result<Self, InvalidKey> {
-        let mut name = [0; 16];
-        aws_lc_rs::rand::fill(&mut name)
-            .map_err(|_| InvalidKey("the system has no random bytes"))?;
-        let name = u128::from_be_bytes(name);
+        let name =
+            random_bytes::<16>().map_err(|_| InvalidKey("the system has no random bytes"))?;
+        let name = Hexadecimal(&name);
         let slash = if prefix.is_empty() { "" } else { "/" };
         let dot = if extension.is_empty() { "" } else { "." };
-        format!("{prefix}{slash}{name:032x}{dot}{extension}").parse()
+        format!("{prefix}{slash}{name}{dot}{extension}").parse()
     }
 
     /// The text.

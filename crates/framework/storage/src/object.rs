@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use apus_handler::IntoResponse;
+use apus_http::fields::http_date_text;
 use apus_http::{Body, HeaderValue, Response, StatusCode, header};
 
 use crate::key::StorageKey;
@@ -43,7 +44,7 @@ impl IntoResponse for StoredObject {
         // The extension and the tag are of characters that fields allow; what is not, is left out.
         let _ = headers.try_insert("content-type", self.info.key.media_type());
         let _ = headers.try_insert("etag", format!("\"{}\"", self.info.tag));
-        let modified = httpdate::fmt_http_date(self.info.modified);
+        let modified = http_date_text(self.info.modified);
         let _ = headers.try_insert("last-modified", modified);
         headers.insert(&header::X_CONTENT_TYPE_OPTIONS, &NO_SNIFFING);
         headers.insert(&header::CONTENT_SECURITY_POLICY, &POLICY);

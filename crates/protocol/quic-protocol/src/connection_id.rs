@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
+use apus_tokens::Hexadecimal;
 use aws_lc_rs::hmac;
 
 /// The most bytes of a connection ID in version 1.
@@ -49,10 +50,7 @@ impl Deref for ConnectionId {
 
 impl fmt::Debug for ConnectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in &**self {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        fmt::Display::fmt(&Hexadecimal(self), f)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use apus_http::fields::http_date;
 use apus_net::read_trusted_file;
 use apus_transport::tls::certificates_from_pem;
 use hyper::body::Bytes;
@@ -199,10 +200,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text)
-            .ok()?
-            .duration_since(now)
-            .ok(),
+        Err(_) => http_date(text.as_bytes())?.duration_since(now).ok(),
     }
 }
 
@@ -225,8 +223,7 @@ fn alternatives(field: &str) -> impl Iterator<Item = String> {
 
 /// Why the clock of this machine is wrong, if it differs much from that of the authority.
 fn clock_error(headers: &HeaderMap, now: SystemTime) -> Option<ClockError> {
-    let date = headers.get(DATE)?.to_str().ok()?;
-    let date = httpdate::parse_http_date(date).ok()?;
+    let date = http_date(headers.get(DATE)?.as_bytes())?;
     let (is_ahead, difference) = match now.duration_since(date) {
         Ok(difference) => (true, difference),
         Err(error) => (false, error.duration()),
@@ -268,7 +265,7 @@ mod tests {
     }
 
     fn time(text: &str) -> SystemTime {
-        httpdate::parse_http_date(text).unwrap()
+        http_date(text.as_bytes()).unwrap()
     }
 
     #[test]

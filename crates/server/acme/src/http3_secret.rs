@@ -8,9 +8,10 @@
 use std::io::{self, Write};
 
 use apus_net::Http3Secret;
+use apus_tokens::from_hexadecimal;
 
 use crate::store::{CertificateStore, CertificateStoreError, create_folder};
-use crate::ticket_secrets::{decoded, random_secret};
+use crate::ticket_secrets::random_secret;
 
 /// The file, in the folder.
 const FILE: &str = "tickets/http3";
@@ -64,7 +65,7 @@ impl CertificateStore {
 
 fn secret_of(text: &[u8]) -> Option<Http3Secret> {
     let text = std::str::from_utf8(text).ok()?;
-    decoded(text.trim_end()).map(Http3Secret::new)
+    from_hexadecimal(text.trim_end()).map(Http3Secret::new)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::rand;
+use apus_tokens::{Hexadecimal, random_bytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -192,9 +192,8 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 fn random_text() -> Result<String, IssueError> {
-    let mut bytes = [0; 16];
-    rand::fill(&mut bytes).map_err(|_| IssueError::new("there are no random numbers"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let bytes = random_bytes::<16>().map_err(|_| IssueError::new("there are no random numbers"))?;
+    Ok(Hexadecimal(&bytes).to_string())
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use apus_tokens::{Hexadecimal, sha256};
 use apus_transport::tls::Certificate;
-use aws_lc_rs::digest::{SHA256, digest};
 use serde::Serialize;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -127,16 +127,17 @@ impl StoredCertificate {
             serial: parsed.as_ref().map_or(String::new(), |leaf| {
                 // A zero byte in front is the sign of the number.
                 let serial = leaf.raw_serial();
-                hexadecimal(match serial {
+                Hexadecimal(match serial {
                     [0, rest @ ..] if !rest.is_empty() => rest,
                     _ => serial,
                 })
+                .to_string()
             }),
             issuer: parsed
                 .as_ref()
                 .map_or(String::new(), |leaf| leaf.issuer().to_string()),
             key: parsed.as_ref().map_or(String::new(), key_kind),
-            fingerprint: hexadecimal(digest(&SHA256, der).as_ref()),
+            fingerprint: Hexadecimal(&sha256(der)).to_string(),
             not_before: validity.and_then(|validity| time(validity.not_before.timestamp())),
             not_after: validity.and_then(|validity| time(validity.not_after.timestamp())),
             renew_at: self.state.renew_at,
@@ -173,10 +174,6 @@ impl RevocationReason {
             Self::CessationOfOperation => Code::CessationOfOperation,
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn key_kind(leaf: &X509Certificate<'_>) -> String {

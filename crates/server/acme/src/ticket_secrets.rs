@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use apus_net::tls::{TicketSecret, TicketSecrets};
-use aws_lc_rs::rand;
+use apus_tokens::{Hexadecimal, from_hexadecimal, random_bytes};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use tokio::task::JoinHandle;
@@ -192,7 +192,9 @@ impl CertificateStore {
         let lifetime = ROTATION_INTERVAL + SPREADING_TIME + TicketSecrets::LIFETIME;
         stored.secrets.retain(|secret| {
             let age = now - secret.created;
-            age < lifetime && age > -SPREADING_TIME && decoded(&secret.secret).is_some()
+            age < lifetime
+                && age > -SPREADING_TIME
+                && from_hexadecimal::<32>(&secret.secret).is_some()
         });
         Ok(stored)
     }
@@ -207,7 +209,7 @@ fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
         } else {
             one.created + SPREADING_TIME
         };
-        let secret = decoded(&one.secret)?;
+        let secret = from_hexadecimal(&one.secret)?;
         Some(TicketSecret::new(secret, SystemTime::from(active_from)))
     });
     secrets.collect()
@@ -215,26 +217,9 @@ fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
 
 /// A random secret in hexadecimal digits.
 pub(crate) fn random_secret() -> Result<String, CertificateStoreError> {
-    let mut secret = [0; 32];
-    rand::fill(&mut secret).map_err(|_| {
-        let error = std::io::Error::other("there are no random numbers");
-        CertificateStoreError::Io("tickets".into(), error)
-    })?;
-    Ok(secret.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// A secret of its hexadecimal digits.
-pub(crate) fn decoded(text: &str) -> Option<[u8; 32]> {
-    let mut secret = [0; 32];
-    let digits = text.as_bytes();
-    if digits.len() != 2 * secret.len() {
-        return None;
-    }
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(secret)
+    let secret = random_bytes::<32>()
+        .map_err(|error| CertificateStoreError::Io("tickets".into(), error.into()))?;
+    Ok(Hexadecimal(&secret).to_string())
 }
 
 #[cfg(test)]

@@ -1,27 +1,21 @@
-//! The control socket of a server or an application, its status, the text format of metrics, and the commands of a program.
+//! The control socket of a server or an application, and its status.
 //!
 //! The control socket is a Unix socket that only its user can open. A client sends one request as a line of
 //! JSON and receives the response as a line of JSON.
 //!
 //! # Modules
 //!
-//! - `socket`, `socket_path`, `status`: the control socket, through which `apus status` and other commands reach a
-//!   server or an application.
-//! - `command_group`, `own_thread`: the commands of a program, such as `shop db migrate`, which run beside a runtime or
-//!   without one.
-//! - `prometheus`, `process_metrics`: the text format of metrics.
+//! - `socket`, `socket_path`: the control socket, through which `apus status` and other commands reach a server or an
+//!   application.
+//! - `status`: the response to `apus status`.
 //!
 //! # Tests
 //!
-//! Unit tests stand at the end of each module. Commands are tested from outside in
+//! Unit tests stand at the end of each module. The commands that use the socket are tested from outside in
 //! `crates/tools/cli/tests/it/commands`.
 
 #![forbid(unsafe_code)]
 
-mod command_group;
-mod own_thread;
-mod process_metrics;
-mod prometheus;
 mod socket;
 mod socket_path;
 mod status;
@@ -33,10 +27,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use command_group::{CommandGroup, CommandReport, WrongArguments};
-pub use own_thread::run_on_own_thread;
-pub use process_metrics::write_process_metrics;
-pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
 pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};

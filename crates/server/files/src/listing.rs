@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use apus_http::fields::accept;
+use apus_http::fields::{accept, http_date_text};
 use apus_http::{HeaderValue, Request, Response, StatusCode, escape_html, header};
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
@@ -500,7 +500,7 @@ fn date(seconds: u64) -> String {
     ];
     // The last second that HTTP has a date for.
     let time = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
-    let text = httpdate::fmt_http_date(time);
+    let text = http_date_text(time);
     // "Sun, 06 Nov 1994 08:49:37 GMT"
     let mut parts = text.split(' ').skip(1);
     let mut part = || parts.next().unwrap_or_default();

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use apus_http::fields::{ByteRange, Coding, EntityTag, Precondition, Ranges, Validators};
+use apus_http::fields::{
+    ByteRange, Coding, EntityTag, Precondition, Ranges, Validators, http_date_text,
+};
 use apus_http::{
     Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response,
     SealedMemory, StatusCode,
@@ -70,10 +72,7 @@ impl Representation {
             if let Some(tag) = &entity_tag {
                 line("etag", format!("\"{tag}\"").as_bytes());
             }
-            line(
-                "last-modified",
-                httpdate::fmt_http_date(last_modified).as_bytes(),
-            );
+            line("last-modified", http_date_text(last_modified).as_bytes());
             line("accept-ranges", b"bytes");
             if let Some(cache_control) = &about.cache_control {
                 line("cache-control", cache_control);

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use apus_http::fields::{EntityTag, EntityTags, Precondition, Validators};
+use apus_http::fields::{EntityTag, EntityTags, Precondition, Validators, http_date};
 use apus_http::{
     HeaderValue, Headers, Method, Request, Response, ResponseFuture, StatusCode, header,
 };
@@ -180,7 +180,7 @@ impl ConditionalRequest {
 }
 
 fn date(value: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(value).ok()
+    http_date(value.as_bytes())
 }
 
 #[cfg(test)]

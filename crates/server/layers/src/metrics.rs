@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_control::{
-    MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText, write_process_metrics,
-};
 use apus_http::HeaderValue;
 use apus_http::{Method, Request, Response, ResponseFuture, StatusCode, header};
+use apus_metrics::{
+    MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText, write_process_metrics,
+};
 
 use apus_handler::Handler;
 use apus_handler::Matched;

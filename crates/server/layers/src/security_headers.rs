@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode, header};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use rustix::rand::{GetRandomFlags, getrandom};
+use apus_tokens::nonce;
 
 use apus_handler::{Error, FromRequestHead, Matched, Middleware, Next, RouteCheck};
 
@@ -162,10 +160,7 @@ impl CspNonce {
 
     /// 128 random bits.
     fn new() -> Option<Self> {
-        let mut bytes = [0; 16];
-        // The system fills up to 256 bytes at once.
-        let filled = getrandom(&mut bytes, GetRandomFlags::empty()).ok()?;
-        (filled == bytes.len()).then(|| Self(STANDARD.encode(bytes).into()))
+        Some(Self(nonce().ok()?.into()))
     }
 }
 

@@ -2,10 +2,8 @@
 
 use apus_client::{ClientRequestHead, ClientResponse};
 use apus_http::{Headers, Request, StatusCode, Version};
+use apus_tokens::nonce;
 use apus_websocket::codec::accept_key;
-use aws_lc_rs::rand;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 
 /// The key of one handshake.
 pub(super) struct HandshakeKey {
@@ -23,10 +21,8 @@ pub(super) fn begin(request: &Request, head: &mut ClientRequestHead) -> Option<H
     }
     let is_of_client = request.version() <= Version::HTTP_11;
     if !is_of_client {
-        let mut key = [0; 16];
         // Without random numbers there is no TLS either.
-        rand::fill(&mut key).ok()?;
-        let key = STANDARD.encode(key);
+        let key = nonce().ok()?;
         head.headers.try_insert("sec-websocket-key", key).ok()?;
     }
     let Some(key) = head.headers.get("sec-websocket-key") else {

@@ -15,7 +15,7 @@ use crate::codec::{ByteString, Message};
 use apus_redis::Redis;
 use apus_redis::redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
 use apus_redis::redis::{self, Client, RedisError};
-use aws_lc_rs::rand;
+use apus_tokens::random_bytes;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_core::Stream;
 use tokio::sync::mpsc;
@@ -60,12 +60,9 @@ impl RedisLink {
         channel: &str,
         rooms: Weak<ProcessRooms>,
     ) -> io::Result<Self> {
-        let mut process_id = [0; 8];
-        rand::fill(&mut process_id)
-            .map_err(|_| io::Error::other("the system has no random numbers"))?;
         let (outgoing, queue) = mpsc::channel(MAX_QUEUED);
         let link = Self {
-            process_id: u64::from_be_bytes(process_id),
+            process_id: u64::from_be_bytes(random_bytes()?),
             outgoing,
             state: Arc::default(),
         };
@@ -290,10 +287,9 @@ fn closed() -> RedisError {
 
 /// A random duration of up to `max`.
 fn jitter(max: Duration) -> Duration {
-    let mut random = [0];
     // Without random numbers, the jitter is zero.
-    let _ = rand::fill(&mut random);
-    max.mul_f32(f32::from(random[0]) / 255.0)
+    let [random] = random_bytes().unwrap_or_default();
+    max.mul_f32(f32::from(random) / 255.0)
 }
 
 impl fmt::Debug for RedisLink {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use apus_server::control::{MetricLabels, MetricType, PrometheusText};
+use apus_metrics::{MetricLabels, MetricType, PrometheusText};
 use serde_json::{Map, Value};
 
 /// A part of the status whose figures become metrics.

@@ -1,9 +1,7 @@
 //! Content security policies of pages (CSP Level 3), which have to allow the script that reloads the page.
 
 use apus_http::Headers;
-use aws_lc_rs::rand;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use apus_tokens::nonce;
 
 const FIELDS: [&str; 2] = [
     "content-security-policy",
@@ -73,15 +71,9 @@ impl AllowedScript {
             self.nonce = policies.clone().find_map(SecurityPolicy::nonce);
         }
         if self.nonce.is_none() && policies.clone().any(SecurityPolicy::needs_nonce) {
-            self.nonce = new_nonce();
+            self.nonce = nonce().ok();
         }
     }
-}
-
-fn new_nonce() -> Option<String> {
-    let mut bytes = [0; 16];
-    rand::fill(&mut bytes).ok()?;
-    Some(STANDARD.encode(bytes))
 }
 
 /// A policy: directives with their sources.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, Peer, TlsInfo, TlsVersion};
+use apus_tokens::Hexadecimal;
 use apus_transport::buffers::BufferPool;
 use apus_transport::tls::TlsStream;
 use apus_transport::{StreamSocket, Transport};
@@ -349,10 +350,6 @@ pub(super) fn identity(der: &[u8]) -> Option<ClientCertificate> {
     Some(ClientCertificate {
         der: der.into(),
         subject: certificate.subject().to_string(),
-        serial: certificate
-            .raw_serial()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect(),
+        serial: format!("{:X}", Hexadecimal(certificate.raw_serial())),
     })
 }

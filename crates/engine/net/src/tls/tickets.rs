@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use apus_tokens::random_bytes;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::hmac;
@@ -124,8 +125,7 @@ impl ProducesTickets for SiteTickets {
         // The newest that is active: the machines that share the secrets all have it by then, and decrypt each other's
         // tickets.
         let secret = active.max_by_key(|secret| secret.active_from)?;
-        let mut nonce = [0; NONCE_LEN];
-        aws_lc_rs::rand::fill(&mut nonce).ok()?;
+        let nonce = random_bytes::<NONCE_LEN>().ok()?;
         let mut text = plain.to_vec();
         secret
             .key(&self.site)?

@@ -1,9 +1,9 @@
 //! How migrations run: which of them are pending, one process at a time, and where one fails.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::time::Instant;
 
+use apus_tokens::Hexadecimal;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
@@ -368,7 +368,7 @@ impl<D: Driver> Db<D> {
                 .description
                 .replace('\\', r"\\")
                 .replace('\'', "''");
-            let checksum = hex(&migration.checksum);
+            let checksum = Hexadecimal(&migration.checksum);
             let number = file.number;
             let before = format!(
                 "INSERT INTO {TABLE} (version, description, success, checksum, execution_time) \
@@ -490,13 +490,4 @@ impl<D: Driver> Db<D> {
 /// Whether the file says that it cannot run in a transaction.
 fn is_without_transaction(text: &str) -> bool {
     text.starts_with("-- no-transaction")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
-    for byte in bytes {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

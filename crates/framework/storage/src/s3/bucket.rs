@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use apus_client::ClientResponse;
+use apus_http::fields::http_date;
 use apus_http::{Headers, Method};
 use bytes::{Bytes, BytesMut};
 
@@ -235,7 +236,7 @@ fn info_of(key: &StorageKey, response: &ClientResponse) -> ObjectInfo {
         let value = response.headers.get(name)?;
         str::from_utf8(value).ok()
     };
-    let modified = field("last-modified").and_then(|text| httpdate::parse_http_date(text).ok());
+    let modified = field("last-modified").and_then(|text| http_date(text.as_bytes()));
     let length = field("content-length").and_then(|text| text.parse().ok());
     ObjectInfo {
         key: key.clone(),

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::{digest, hmac};
+use apus_tokens::{Hexadecimal, sha256};
+use aws_lc_rs::hmac;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
 
@@ -27,16 +28,9 @@ pub(crate) fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, ENCODED_PATH).to_string()
 }
 
-/// Hexadecimal digits, in lower case.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(digit).collect()
-}
-
 /// The digest of a body, which its signature covers.
 pub(crate) fn body_digest(body: &[u8]) -> String {
-    hexadecimal(digest::digest(&digest::SHA256, body).as_ref())
+    Hexadecimal(&sha256(body)).to_string()
 }
 
 /// The keys of an application, for one region.
@@ -142,7 +136,7 @@ impl Signer {
             key = keyed(key.as_ref(), part.as_bytes());
         }
         let signature = keyed(key.as_ref(), text.as_bytes());
-        (names, hexadecimal(signature.as_ref()))
+        (names, Hexadecimal(signature.as_ref()).to_string())
     }
 
     fn scope(&self, stamp: &str) -> String {

@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use apus_tokens::Hexadecimal;
 use sha2::{Digest, Sha256};
 
+use apus_http::fields::http_date_text;
 use apus_http::path;
 
 /// The files of a folder at the time when it was read.
@@ -69,7 +71,7 @@ impl Manifest {
                     name.clone(),
                     Asset {
                         address: address(prefix, &hashed),
-                        modified: httpdate::fmt_http_date(modified),
+                        modified: http_date_text(modified),
                     },
                 );
                 names.insert(hashed, name);
@@ -149,8 +151,8 @@ fn hash(file: &mut File) -> io::Result<String> {
         hasher.update(buffer.get(..read).unwrap_or_default());
     }
     let digest = hasher.finalize();
-    let bytes = digest.iter().take(DIGITS / 2);
-    Ok(bytes.map(|byte| format!("{byte:02x}")).collect())
+    let first = digest.get(..DIGITS / 2).unwrap_or_default();
+    Ok(Hexadecimal(first).to_string())
 }
 
 /// `css/app.css` as `css/app.3f9a2bd0.css`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aws_lc_rs::{digest, rand};
+use apus_tokens::{Hexadecimal, random_bytes, sha256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -21,8 +21,7 @@ const VISITOR: char = 'v';
 impl SessionId {
     /// An id for a user, or for a visitor who is not logged in.
     pub(super) fn random(is_visitor: bool) -> Result<Self, SessionError> {
-        let mut bytes = [0; 32];
-        rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
+        let bytes = random_bytes().map_err(|_| SessionError::NoRandomness)?;
         Ok(Self { bytes, is_visitor })
     }
 
@@ -56,13 +55,6 @@ impl SessionId {
             is_visitor: self.is_visitor,
         }
     }
-}
-
-/// The SHA-256 digest of bytes.
-pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut found = [0; 32];
-    found.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
-    found
 }
 
 /// The key of a session in a store: the SHA-256 digest of its id, and whether its visitor is not logged in.
@@ -105,17 +97,11 @@ impl SessionKey {
 /// 64 hexadecimal digits; for a visitor who is not logged in, `v` and the first 63 of them.
 impl fmt::Display for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((last, first)) = self.digest.split_last() else {
-            return Ok(());
-        };
         if self.is_visitor {
-            f.write_str("v")?;
-        }
-        first.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        if self.is_visitor {
-            write!(f, "{:x}", last >> 4)
+            let digits = Hexadecimal(&self.digest).to_string();
+            write!(f, "v{:.63}", digits)
         } else {
-            write!(f, "{last:02x}")
+            Hexadecimal(&self.digest).fmt(f)
         }
     }
 }

@@ -5,9 +5,11 @@ use std::fmt;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use apus_tokens::random_bytes;
+
 use super::SessionKey;
 use super::error::StoreError;
-use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession, random_key};
+use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession};
 
 /// Keeps sessions in memory. All workers of the process share them; other processes do not, and
 /// when the process ends they are gone.
@@ -161,7 +163,9 @@ impl SessionStore for MemoryStore {
     fn visitor_key(&self, _: u64) -> StoreFuture<'_, [u8; 32]> {
         let key = match self.visitor_key.get() {
             Some(key) => Ok(*key),
-            None => random_key().map(|made| *self.visitor_key.get_or_init(|| made)),
+            None => random_bytes()
+                .map(|made| *self.visitor_key.get_or_init(|| made))
+                .map_err(StoreError::new),
         };
         Box::pin(ready(key))
     }

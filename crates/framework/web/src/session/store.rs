@@ -5,12 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
+use apus_tokens::{random_bytes, sha256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::error::StoreError;
-use super::id::{SessionKey, sha256};
+use super::id::SessionKey;
 use super::sealed::{EncryptedCookie, Sealer, SignedCookie};
 
 /// The future of a store operation, which stays on its thread.
@@ -46,7 +46,7 @@ pub trait SessionStore: Send + Sync + 'static {
                     return bytes
                         .ok_or_else(|| StoreError::new("the key of visitors is not valid"));
                 }
-                let made = random_key()?;
+                let made = random_bytes().map_err(StoreError::new)?;
                 let save = SessionWrite {
                     key: &key,
                     content: &URL_SAFE_NO_PAD.encode(made),
@@ -70,13 +70,6 @@ pub(super) const MAX_VISITORS: u64 = 100_000;
 
 /// A hundred years, in seconds.
 const VISITOR_KEY_LIFETIME: u64 = 100 * 365 * 24 * 60 * 60;
-
-/// 256 random bits.
-pub(super) fn random_key() -> Result<[u8; 32], StoreError> {
-    let mut key = [0; 32];
-    rand::fill(&mut key).map_err(|_| StoreError::new("the system has no random bytes"))?;
-    Ok(key)
-}
 
 /// A session as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! `CookieJar`: the cookies of a test client (RFC 6265 section 5).
 
+use apus_http::fields::http_date;
+
 /// The cookies that responses set.
 #[derive(Debug, Default)]
 pub(super) struct CookieJar(Vec<ClientCookie>);
@@ -53,7 +55,7 @@ impl CookieJar {
             } else if attribute.eq_ignore_ascii_case("max-age") {
                 is_over = value.parse::<i64>().ok().map(|seconds| seconds <= 0);
             } else if attribute.eq_ignore_ascii_case("expires") && is_over.is_none() {
-                let expires = httpdate::parse_http_date(value).ok();
+                let expires = http_date(value.as_bytes());
                 is_over = expires.map(|expires| expires <= apus_clock::now());
             }
         }

@@ -130,7 +130,7 @@ mod tests {
         Validators {
             entity_tag: EntityTag::parse(b"\"v1\""),
             last_modified: Some(
-                httpdate::parse_http_date(SAME).unwrap() + Duration::from_millis(700),
+                super::super::http_date(SAME.as_bytes()).unwrap() + Duration::from_millis(700),
             ),
         }
     }

@@ -1,4 +1,7 @@
 //! Dates in fields (RFC 9110 section 5.6.7).
+//!
+//! This is the one way to the crate httpdate. Other dates, of logs and certificates, are those of the crate time, whose types
+//! rcgen, x509-parser and cookie have. Schedules of jobs need time zones, which it has not: they use jiff.
 
 use std::time::SystemTime;
 
@@ -10,6 +13,11 @@ pub fn http_date(value: &[u8]) -> Option<SystemTime> {
     parsed
         .or_else(|_| httpdate::parse_http_date(&with_usual_case(text)))
         .ok()
+}
+
+/// The date of a time in the preferred format: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub fn http_date_text(time: SystemTime) -> String {
+    httpdate::fmt_http_date(time)
 }
 
 /// Each word with a capital letter in front, and `GMT`.

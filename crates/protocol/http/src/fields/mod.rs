@@ -25,7 +25,7 @@ pub use cache_control::{
 pub use cache_status::{CacheResult, CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use cookie::{CookiePair, cookie_texts, cookie_value, cookies};
-pub use date::http_date;
+pub use date::{http_date, http_date_text};
 pub use digest::remove_digests;
 pub use entity_tag::{EntityTag, EntityTagList, EntityTags};
 pub use quality::Quality;

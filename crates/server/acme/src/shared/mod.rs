@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use apus_tokens::sha256;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -228,7 +228,7 @@ impl StorageReplica {
         may_send: bool,
     ) -> Result<Option<Option<Vec<u8>>>, SharedStorageError> {
         let remote = self.storage.read(name).await?;
-        let of = |bytes: Option<&[u8]>| bytes.map(digest_of);
+        let of = |bytes: Option<&[u8]>| bytes.map(sha256);
         let (here, there) = (of(local), of(remote.as_deref()));
         let known = self.known(|known| known.get(name).copied());
         match sync_step(known, here, there) {
@@ -284,14 +284,6 @@ fn sync_step(known: Option<[u8; 32]>, here: Option<[u8; 32]>, there: Option<[u8;
         None if there.is_none() => SyncStep::Send,
         None => SyncStep::Fetch,
     }
-}
-
-fn digest_of(bytes: &[u8]) -> [u8; 32] {
-    let mut found = [0; 32];
-    for (to, from) in found.iter_mut().zip(digest(&SHA256, bytes).as_ref()) {
-        *to = *from;
-    }
-    found
 }
 
 /// A lock in a shared storage. Its lifetime is extended until this is dropped.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use apus_http::fields::http_date;
+use apus_http::fields::{http_date, http_date_text};
 
 /// Milliseconds since 1970. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ impl Timestamp {
     /// As an HTTP date.
     pub fn to_http_date(self) -> String {
         let seconds = self.as_unix_seconds().min(Self::LAST_DATE);
-        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+        http_date_text(UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
     /// This time plus a duration.

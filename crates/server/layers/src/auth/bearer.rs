@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_http::{HeaderValue, Request, ResponseFuture};
+use apus_tokens::{Hexadecimal, sha256};
 
 use super::{credentials, unauthorized};
 use apus_handler::ResponseMarker;
@@ -57,12 +58,7 @@ impl<T: Clone + Send + Sync + 'static> BearerAuth<T> {
 impl BearerAuth<()> {
     /// The SHA-256 of a token in 64 hexadecimal digits. Tokens must have at least 128 random bits.
     pub fn digest(token: &str) -> String {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
-        digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        Hexadecimal(&sha256(token.as_bytes())).to_string()
     }
 }
 

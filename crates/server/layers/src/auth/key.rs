@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use aws_lc_rs::{hmac, rand};
+use apus_tokens::random_bytes;
+use aws_lc_rs::hmac;
 
 use super::KeyError;
 
@@ -34,8 +35,7 @@ impl Key {
     /// # Errors
     /// The system has no random bytes.
     pub fn random() -> Result<Self, KeyError> {
-        let mut secret = vec![0; 32];
-        rand::fill(&mut secret).map_err(|_| KeyError::NoRandomness)?;
+        let secret = random_bytes::<32>().map_err(|_| KeyError::NoRandomness)?;
         Ok(Self(secret.into()))
     }
 

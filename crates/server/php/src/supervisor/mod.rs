@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_client::Address;
+use apus_tokens::{Hexadecimal, random_bytes};
 use bytes::Bytes;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -771,16 +772,12 @@ fn resolve(script: &Path) -> Result<PathBuf, PoolStartError> {
 
 /// Unpredictable random bytes, in hexadecimal.
 fn secret() -> String {
-    let mut bytes = [0; 16];
     // It fails only if the system has no source of randomness.
-    let _ = aws_lc_rs::rand::fill(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hexadecimal(&random_bytes::<16>().unwrap_or_default()).to_string()
 }
 
 fn random() -> u64 {
-    let mut bytes = [0; 8];
-    let _ = aws_lc_rs::rand::fill(&mut bytes);
-    u64::from_ne_bytes(bytes)
+    u64::from_ne_bytes(random_bytes().unwrap_or_default())
 }
 
 /// The address of a FastCGI server that the supervisor started.

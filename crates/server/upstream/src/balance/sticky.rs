@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use apus_tokens::{Hexadecimal, sha256};
 
 use crate::plan::StickyPlan;
 
@@ -13,14 +13,10 @@ pub(crate) fn route(group: &str, node: &str) -> Box<str> {
     input.extend_from_slice(group.as_bytes());
     input.push(0);
     input.extend_from_slice(node.as_bytes());
-    // A cookie with the address of a node would tell clients about the network behind the server.
-    let hash = digest(&SHA256, &input);
-    let mut route = String::with_capacity(20);
-    for byte in hash.as_ref().iter().take(10) {
-        // Writing to a string cannot fail.
-        let _ = write!(route, "{byte:02x}");
-    }
-    route.into()
+    // A cookie with the address of a node would tell clients about the network behind the server. 80 bits of the digest are enough
+    // to tell nodes apart.
+    let digits = Hexadecimal(&sha256(&input)).to_string();
+    format!("{digits:.20}").into()
 }
 
 /// Returns the value of the `Set-Cookie` field that binds a client to a node.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apus_http::Request;
-use aws_lc_rs::{constant_time, hmac, rand};
+use apus_tokens::random_bytes;
+use aws_lc_rs::{constant_time, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -17,8 +18,7 @@ pub(super) struct CsrfSecret([u8; 32]);
 
 impl CsrfSecret {
     fn random() -> Result<Self, SessionError> {
-        let mut bytes = [0; 32];
-        rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
+        let bytes = random_bytes().map_err(|_| SessionError::NoRandomness)?;
         Ok(Self(bytes))
     }
 

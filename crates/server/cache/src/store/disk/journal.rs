@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+use apus_tokens::random_bytes;
+
 use super::super::key::KeyHash;
 use super::super::object_file::{RecordReader, put_bytes};
 use super::super::purge::{PurgeRequest, PurgeSelector, Purges};
@@ -214,8 +216,5 @@ fn decode(record: &[u8]) -> Option<(u64, PurgeRequest)> {
 }
 
 fn new_identity() -> io::Result<u128> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| io::Error::other("the system has no random numbers"))?;
-    Ok(KeyHash::of(&[&bytes]).0)
+    Ok(KeyHash::of(&[&random_bytes::<32>()?]).0)
 }

@@ -1,5 +1,6 @@
 //! `CommandGroup`: a group of commands that a program of the framework responds to, as `shop db migrate`.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -18,7 +19,7 @@ impl CommandGroup {
     /// nothing.
     pub fn handle(
         &self,
-        command: impl FnOnce(&mut dyn Iterator<Item = String>) -> Result<CommandReport, WrongArguments>,
+        command: impl FnOnce(&mut dyn Iterator<Item = String>) -> Result<CommandReport, CommandFailure>,
     ) {
         let mut arguments = std::env::args().skip(1);
         if arguments.next().as_deref() == Some(self.name) {
@@ -36,13 +37,17 @@ impl CommandGroup {
     /// Prints what a command reports, and returns its exit code: 0 for success, 1 for a failure, 2 for wrong arguments.
     pub fn finish(
         &self,
-        report: Result<CommandReport, WrongArguments>,
+        report: Result<CommandReport, CommandFailure>,
         output: &mut dyn Write,
         errors: &mut dyn Write,
     ) -> i32 {
         let mut report = match report {
             Ok(report) => report,
-            Err(WrongArguments(message)) => {
+            Err(CommandFailure::Failed(message)) => CommandReport {
+                output: String::new(),
+                failures: vec![message],
+            },
+            Err(CommandFailure::WrongArguments(message)) => {
                 let _ = writeln!(errors, "error: {message}\n\n{}", self.usage);
                 return 2;
             }
@@ -75,25 +80,31 @@ pub struct CommandReport {
     pub failures: Vec<String>,
 }
 
-/// The output of a command that succeeded, or why it failed.
-impl From<Result<String, String>> for CommandReport {
-    fn from(ended: Result<String, String>) -> Self {
-        match ended {
-            Ok(output) => Self {
-                output,
-                failures: Vec::new(),
-            },
-            Err(failure) => Self {
-                output: String::new(),
-                failures: vec![failure],
-            },
+/// The output of a command that succeeded.
+impl From<String> for CommandReport {
+    fn from(output: String) -> Self {
+        Self {
+            output,
+            failures: Vec::new(),
         }
     }
 }
 
-/// What is wrong with the arguments of a command.
+/// Why a command has no report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongArguments(pub String);
+pub enum CommandFailure {
+    /// The arguments are wrong; the usage is printed after the message.
+    WrongArguments(String),
+    /// The command failed before it had anything to print.
+    Failed(String),
+}
+
+impl CommandFailure {
+    /// Why the command failed.
+    pub fn failed(cause: impl Display) -> Self {
+        Self::Failed(cause.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +138,7 @@ mod tests {
             ],
         };
         for (report, code, expected, expected_errors) in [
-            (Ok(CommandReport::from(Ok("2\n".to_owned()))), 0, "2\n", ""),
+            (Ok("2\n".to_owned().into()), 0, "2\n", ""),
             (
                 Ok(counted),
                 1,
@@ -135,13 +146,15 @@ mod tests {
                 "error: one word is empty\nerror: another one, too\n",
             ),
             (
-                Ok(CommandReport::from(Err("too many".to_owned()))),
+                Err(CommandFailure::failed("too many")),
                 1,
                 "",
                 "error: too many\n",
             ),
             (
-                Err(WrongArguments("a word is missing".to_owned())),
+                Err(CommandFailure::WrongArguments(
+                    "a word is missing".to_owned(),
+                )),
                 2,
                 "",
                 "error: a word is missing\n\nUsage: count WORD...\n\n",
@@ -157,7 +170,7 @@ mod tests {
     #[test]
     fn an_output_that_cannot_be_written_is_a_failure() {
         let mut errors = Vec::new();
-        let report = Ok(CommandReport::from(Ok("2\n".to_owned())));
+        let report = Ok("2\n".to_owned().into());
         assert_eq!(GROUP.finish(report, &mut Closed, &mut errors), 1);
         let errors = String::from_utf8(errors).unwrap();
         assert!(
