@@ -34,7 +34,7 @@
 //! and none is lost.
 //!
 //! `embedded` serves on the thread of its caller, for a program in C that has its own loop. `spawn` starts processes
-//! that end with the server; `trusted_file` decides which files root reads, and through which links; `development` has
+//! that end with the server; `stop_signals` waits for SIGTERM and the like; `trusted_file` decides which files root reads, and through which links; `development` has
 //! the address that `apus dev` gives to an application.
 //!
 //! # Features
@@ -94,6 +94,7 @@ mod scheduler;
 mod slow_receivers;
 mod spawn;
 mod stop;
+mod stop_signals;
 mod streams;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -120,5 +121,6 @@ pub use plan::{EnginePlan, ListenAddress, ListenerPlan};
 pub use slow_receivers::SlowReceivers;
 pub use spawn::{fork, spawn_dependent, spawn_in_group};
 pub use stop::worker_stop;
+pub use stop_signals::StopSignals;
 pub use trusted_file::read_trusted_file;
 pub use tunnel_limits::TunnelLimits;

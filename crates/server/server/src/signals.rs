@@ -2,22 +2,17 @@
 
 use std::io;
 
+use apus_net::StopSignals;
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
 /// The signals of the control thread.
 pub(crate) struct ServerSignals {
+    /// The first one waits for open requests, the next one aborts them.
     pub(crate) stop: StopSignals,
     pub(crate) hangup: Signal,
     pub(crate) reopen: Signal,
-}
-
-/// Signals that stop the server: the first one waits for open requests, the next one aborts them.
-pub(crate) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
 }
 
 /// Signals whose default action would end the process. SIGXFSZ is sent for a log file at the size
@@ -51,23 +46,9 @@ impl ServerSignals {
             });
         }
         Ok(Self {
-            stop: StopSignals {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-                quit: signal(SignalKind::quit())?,
-            },
+            stop: StopSignals::with_quit()?,
             hangup: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
         })
-    }
-}
-
-impl StopSignals {
-    pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.quit.recv() => {}
-        }
     }
 }

@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use apus::{App, Limits, RouteInfo, Service, ServiceFactory, tokio};
 use apus_control::StartTime;
-use apus_net::{Engine, EnginePlan, EngineStartError, ListenAddress, ListenerPlan};
+use apus_net::{Engine, EnginePlan, EngineStartError, ListenAddress, ListenerPlan, StopSignals};
 use apus_server::access_log::LogFormat;
 use apus_sites::Observer;
 use serde_json::Value;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::access_log::{AccessFunction, ApusAccessFn, ObservedFactory};
@@ -338,14 +337,8 @@ impl ServerThread {
             .map_err(failed)?;
         let signals = {
             let _entered = runtime.enter();
-            if by_signals {
-                Some((
-                    signal(SignalKind::terminate()).map_err(failed)?,
-                    signal(SignalKind::interrupt()).map_err(failed)?,
-                ))
-            } else {
-                None
-            }
+            let signals = by_signals.then(StopSignals::new);
+            signals.transpose().map_err(failed)?
         };
         let engine = Arc::new(Engine::bind(plan).map_err(|error| start_error(&error))?);
         let addresses = tcp_addresses(&engine.status().listening);
@@ -354,32 +347,19 @@ impl ServerThread {
         let (stopped, joined, reached) = (engine.clone(), engine.clone(), end.clone());
         let run = async move {
             let mut signals = signals;
-            let by_signal = async {
-                match &mut signals {
-                    Some((terminate, interrupt)) => tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
-                    },
-                    None => std::future::pending().await,
-                }
+            let mut next_signal = async || match &mut signals {
+                Some(signals) => signals.next().await,
+                None => std::future::pending().await,
             };
             tokio::select! {
                 _ = stop_requested.wait_for(|is_requested| *is_requested) => {}
-                () = by_signal => {}
+                () = next_signal() => {}
             }
             let ended = stopped.stop(stop_timeout);
-            let second = async {
-                match &mut signals {
-                    Some((terminate, interrupt)) => tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
-                    },
-                    None => std::future::pending().await,
-                }
-            };
+            // The second signal does not wait for open requests.
             tokio::select! {
                 () = ended => true,
-                () = second => false,
+                () = next_signal() => false,
             }
         };
         let thread = std::thread::Builder::new()

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use apus_client::{Address, Timeouts};
 use apus_http::DevelopmentHosts;
+use apus_net::StopSignals;
 use apus_proxy::{Proxy, ProxySettings};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use tempfile::TempDir;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -64,12 +64,7 @@ pub(crate) struct DevSupervisor {
     /// Ready when the process listens: `true`, or takes too long.
     listening: Option<Step<bool>>,
     processes: u64,
-    stop: StopSignal,
-}
-
-struct StopSignal {
-    terminate: Signal,
-    interrupt: Signal,
+    stop: StopSignals,
 }
 
 enum SupervisorEvent {
@@ -110,10 +105,7 @@ impl DevSupervisor {
             process: None,
             listening: None,
             processes: 0,
-            stop: StopSignal {
-                terminate: signal(SignalKind::terminate()).map_err(SupervisorError::Io)?,
-                interrupt: signal(SignalKind::interrupt()).map_err(SupervisorError::Io)?,
-            },
+            stop: StopSignals::new().map_err(SupervisorError::Io)?,
         })
     }
 
@@ -172,8 +164,7 @@ impl DevSupervisor {
         };
         tokio::select! {
             biased;
-            _ = stop.terminate.recv() => SupervisorEvent::Stop,
-            _ = stop.interrupt.recv() => SupervisorEvent::Stop,
+            () = stop.next() => SupervisorEvent::Stop,
             status = end => SupervisorEvent::Ended(status),
             result = build => SupervisorEvent::Built(result),
             is_listening = listening => SupervisorEvent::Listening(is_listening),

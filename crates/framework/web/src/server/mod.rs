@@ -24,7 +24,9 @@ use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
 #[cfg(feature = "http3")]
 use apus_net::Http3Settings;
-use apus_net::{DevelopmentSocket, Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
+use apus_net::{
+    DevelopmentSocket, Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, StopSignals,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::task::LocalSet;
 
@@ -35,7 +37,7 @@ pub use apus_acme::Acme;
 use control::ServerControl;
 pub use error::StartError;
 pub use running::{Running, StopHandle, Stopping};
-use signals::{SignalSender, SignalSource, TerminationSignals};
+use signals::{SignalSender, SignalSource};
 use task::Task;
 
 /// An application on its listeners.
@@ -290,7 +292,7 @@ impl Server {
             .build()?;
         let (signals, socket) = {
             let _entered = runtime.enter();
-            let signals = by_signals.then(TerminationSignals::new).transpose()?;
+            let signals = by_signals.then(StopSignals::new).transpose()?;
             // Bound before the engine starts: processes can share addresses, but not this socket.
             let socket = self.control_socket.as_deref().map(ControlSocket::bind);
             let socket = socket.transpose();

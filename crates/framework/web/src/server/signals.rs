@@ -1,38 +1,17 @@
 //! The signals that stop a server.
 
-use std::io;
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use apus_net::StopSignals;
 use tokio::sync::oneshot;
-
-/// SIGTERM and SIGINT.
-pub(super) struct TerminationSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl TerminationSignals {
-    /// From now on they do not end the process. The caller is in the runtime of a server.
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-}
 
 /// The signals that stop a server: from its start, or from when the program waits for its end.
 pub(super) struct SignalSource {
-    signals: Option<TerminationSignals>,
-    later: Option<oneshot::Receiver<TerminationSignals>>,
+    signals: Option<StopSignals>,
+    later: Option<oneshot::Receiver<StopSignals>>,
 }
 
 impl SignalSource {
     /// These signals, or those that come through `later`.
-    pub(super) fn new(
-        signals: Option<TerminationSignals>,
-        later: oneshot::Receiver<TerminationSignals>,
-    ) -> Self {
+    pub(super) fn new(signals: Option<StopSignals>, later: oneshot::Receiver<StopSignals>) -> Self {
         Self {
             signals,
             later: Some(later),
@@ -48,12 +27,7 @@ impl SignalSource {
             self.later = None;
         }
         match &mut self.signals {
-            Some(signals) => {
-                tokio::select! {
-                    _ = signals.terminate.recv() => {}
-                    _ = signals.interrupt.recv() => {}
-                }
-            }
+            Some(signals) => signals.next().await,
             None => std::future::pending().await,
         }
     }
@@ -62,7 +36,7 @@ impl SignalSource {
 /// Passes the signals of the process to the thread of a server.
 pub(super) struct SignalSender {
     pub(super) runtime: tokio::runtime::Handle,
-    pub(super) sender: Option<oneshot::Sender<TerminationSignals>>,
+    pub(super) sender: Option<oneshot::Sender<StopSignals>>,
 }
 
 impl SignalSender {
@@ -72,7 +46,7 @@ impl SignalSender {
             return;
         };
         let _entered = self.runtime.enter();
-        match TerminationSignals::new() {
+        match StopSignals::new() {
             // A server that has ended does not need them.
             Ok(signals) => drop(sender.send(signals)),
             Err(error) => tracing::warn!(%error, "signals do not stop the server"),
