@@ -6,6 +6,9 @@
 //!
 //! - **A worker has one connection** for all that it does with one server of Redis: sessions, rooms, jobs and cached
 //!   values share it. It is opened anew when it broke.
+//! - **What is stored stays with its crate.** Sessions compare versions and remove visitors first, cached values have two lifetimes
+//!   and are removed by a prefix, jobs are claimed and settled, certificates need locks. A type with all of these operations
+//!   would be implemented once for each of them, so that the stores share this connection, its repetitions and how a script is called.
 //!
 //! # Tests
 //!
@@ -19,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use ::redis::{Client, ConnectionAddr, FromRedisValue, Pipeline, ScriptInvocation};
+use ::redis::{Client, ConnectionAddr, FromRedisValue, Pipeline, Script};
 use apus_transport::per_worker;
 
 pub use ::redis;
@@ -82,17 +85,26 @@ impl Redis {
         }
     }
 
-    /// Runs a script that may be repeated, as [`query`](Self::query).
+    /// Runs a script with its keys and arguments. It may be repeated, as [`query`](Self::query).
     ///
     /// # Errors
     /// The server cannot be reached, or the script fails.
     pub async fn run<T: FromRedisValue>(
         &self,
-        script: &ScriptInvocation<'_>,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
     ) -> Result<T, RedisError> {
+        let mut call = script.prepare_invoke();
+        for key in keys {
+            call.key(*key);
+        }
+        for argument in arguments {
+            call.arg(*argument);
+        }
         let mut connection = self.connection()?;
-        match script.invoke_async(&mut connection).await {
-            Err(error) if is_broken(&error) => script.invoke_async(&mut connection).await,
+        match call.invoke_async(&mut connection).await {
+            Err(error) if is_broken(&error) => call.invoke_async(&mut connection).await,
             result => result,
         }
     }

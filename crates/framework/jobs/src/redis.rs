@@ -159,11 +159,8 @@ impl RedisJobs {
         key: String,
         arguments: &[&str],
     ) -> Result<T, JobError> {
-        let mut call = script.key(key);
-        for argument in arguments {
-            call.arg(*argument);
-        }
-        self.0.run(&call).await.map_err(JobError::store)
+        let done = self.0.run(script, &[&key], arguments).await;
+        done.map_err(JobError::store)
     }
 }
 

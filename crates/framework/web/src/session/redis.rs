@@ -101,17 +101,11 @@ impl RedisStore {
     async fn run(
         &self,
         script: &Script,
-        keys: &[String],
+        keys: &[&str],
         arguments: &[&str],
     ) -> Result<bool, StoreError> {
-        let mut call = script.prepare_invoke();
-        for key in keys {
-            call.key(key);
-        }
-        for argument in arguments {
-            call.arg(*argument);
-        }
-        self.redis.run(&call).await.map_err(StoreError::new)
+        let done = self.redis.run(script, keys, arguments).await;
+        done.map_err(StoreError::new)
     }
 }
 
@@ -143,11 +137,11 @@ impl SessionStore for RedisStore {
             let (expires, key) = (save.expires.to_string(), self.key(save.key));
             if !save.key.is_visitor() {
                 let arguments = [replaces, &content, &expires];
-                return self.run(&SAVE, &[key], &arguments).await;
+                return self.run(&SAVE, &[&key], &arguments).await;
             }
             let (now, max) = (save.now.to_string(), self.max_visitors.to_string());
             let arguments = [replaces, &content, &expires, &now, &max];
-            self.run(&SAVE_VISITOR, &[key, self.visitors()], &arguments)
+            self.run(&SAVE_VISITOR, &[&key, &self.visitors()], &arguments)
                 .await
         })
     }
@@ -169,7 +163,7 @@ impl SessionStore for RedisStore {
         Box::pin(async move {
             let key = self.key(key);
             if let Some(version) = version {
-                return self.run(&REMOVE, &[key], &[&version.to_string()]).await;
+                return self.run(&REMOVE, &[&key], &[&version.to_string()]).await;
             }
             let mut pipeline = redis::pipe();
             pipeline.del(key);

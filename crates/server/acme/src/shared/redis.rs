@@ -110,18 +110,17 @@ impl SharedStorage for RedisStorage {
         lifetime: Duration,
     ) -> StorageFuture<'a, bool> {
         Box::pin(async move {
-            let mut lock = LOCK.key(format!("{PREFIX}lock:{name}"));
-            lock.arg(owner);
-            lock.arg(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX));
-            Ok(self.0.run(&lock).await?)
+            let key = format!("{PREFIX}lock:{name}");
+            let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+            let arguments = [owner, &lifetime.to_string()];
+            Ok(self.0.run(&LOCK, &[&key], &arguments).await?)
         })
     }
 
     fn unlock<'a>(&'a self, name: &'a str, owner: &'a str) -> StorageFuture<'a, ()> {
         Box::pin(async move {
-            let mut unlock = UNLOCK.key(format!("{PREFIX}lock:{name}"));
-            unlock.arg(owner);
-            self.0.run::<()>(&unlock).await?;
+            let key = format!("{PREFIX}lock:{name}");
+            self.0.run::<()>(&UNLOCK, &[&key], &[owner]).await?;
             Ok(())
         })
     }
