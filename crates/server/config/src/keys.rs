@@ -5,6 +5,8 @@
 //! default. A type is a [`KeyType`], which reads and describes its values. An invalid value is
 //! reported to the [`ConfigReader`] and left out, so that one run finds all errors.
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use apus_sites::Template;
@@ -308,6 +310,34 @@ pub(super) trait KeyType: Sized {
     }
 }
 
+/// Why a string is not a value of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ValueError {
+    /// It is something else: [`StringType::EXPECTED`] says what it should be.
+    Unexpected,
+    /// What is wrong with it, as a half sentence.
+    Because(Cow<'static, str>),
+}
+
+impl ValueError {
+    /// What another parser says of it.
+    pub(super) fn of(error: impl Display) -> Self {
+        Self::Because(error.to_string().into())
+    }
+}
+
+impl From<&'static str> for ValueError {
+    fn from(why: &'static str) -> Self {
+        Self::Because(why.into())
+    }
+}
+
+impl From<String> for ValueError {
+    fn from(why: String) -> Self {
+        Self::Because(why.into())
+    }
+}
+
 /// The type of a value that is written as a string.
 pub(super) trait StringType: Sized {
     /// The expected value, as in "a file name".
@@ -316,8 +346,8 @@ pub(super) trait StringType: Sized {
     /// Parses it.
     ///
     /// # Errors
-    /// What is wrong with it, as a half sentence.
-    fn parse(text: &str) -> Result<Self, String>;
+    /// It is not a value of this type.
+    fn parse(text: &str) -> Result<Self, ValueError>;
 
     /// All valid strings, if there are few.
     fn choices() -> &'static [&'static str] {
@@ -336,15 +366,14 @@ pub(super) fn parse_string<T: StringType>(
     span: &SourceSpan,
     reader: &mut ConfigReader<'_>,
 ) -> Option<T> {
-    let why = match T::parse(text) {
+    let error = match T::parse(text) {
         Ok(value) => return Some(value),
-        Err(why) => why,
+        Err(error) => error,
     };
     let shown = shown(text);
-    let title = if why.is_empty() {
-        format!("`{shown}` is not {}", T::EXPECTED)
-    } else {
-        format!("`{shown}`: {why}")
+    let title = match error {
+        ValueError::Unexpected => format!("`{shown}` is not {}", T::EXPECTED),
+        ValueError::Because(why) => format!("`{shown}`: {why}"),
     };
     let finding = Finding::error(span, title, format!("expected {}", expected::<T>()));
     let is_path = T::choices().is_empty() || reader.key != "path";
@@ -622,10 +651,10 @@ macro_rules! choices {
         impl $crate::keys::StringType for $Name {
             const EXPECTED: &'static str = $expected;
 
-            fn parse(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, $crate::keys::ValueError> {
                 match text {
                     $( $word => Ok(Self::$Variant), )*
-                    _ => Err(String::new()),
+                    _ => Err($crate::keys::ValueError::Unexpected),
                 }
             }
 

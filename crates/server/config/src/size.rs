@@ -5,7 +5,7 @@ use toml::de::DeValue;
 
 use super::description::TypeDescription;
 use super::diagnostics::Finding;
-use super::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
+use super::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, parse_string};
 use super::value::{integer, number, out_of_range, out_of_range_finding, shown_number};
 
 /// A number of bytes, written in units of `UNIT` bytes or as a string with a unit, from `MIN` to `MAX` units.
@@ -183,7 +183,7 @@ struct SizeWithUnit(u64);
 impl StringType for SizeWithUnit {
     const EXPECTED: &'static str = "a size like \"512K\", \"16M\" or \"1.5 GB\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         const UNITS: &str =
             "the units are B, K, M, G and T, or KB, MB, GB and TB, each 1024 of the one before";
         let text = text.trim();
@@ -193,25 +193,23 @@ impl StringType for SizeWithUnit {
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start();
         if number.is_empty() {
-            return Err("it does not start with a number".to_owned());
+            return Err("it does not start with a number".into());
         }
-        let number: f64 = number
-            .parse()
-            .map_err(|_| "it is not a number".to_owned())?;
+        let number: f64 = number.parse().map_err(|_| "it is not a number")?;
         let bytes = match unit.to_ascii_lowercase().as_str() {
-            "" => return Err(format!("the unit is missing: {UNITS}")),
+            "" => return Err(format!("the unit is missing: {UNITS}").into()),
             "b" | "byte" | "bytes" => 1,
             "k" | "kb" | "kib" => 1u64 << 10,
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
             "t" | "tb" | "tib" => 1 << 40,
-            _ => return Err(UNITS.to_owned()),
+            _ => return Err(UNITS.into()),
         };
         let bytes = number * bytes as f64;
         if bytes < u64::MAX as f64 {
             Ok(Self(bytes as u64))
         } else {
-            Err("it is too large".to_owned())
+            Err("it is too large".into())
         }
     }
 }

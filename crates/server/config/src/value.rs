@@ -8,7 +8,9 @@ use toml::de::DeValue;
 
 use super::description::TypeDescription;
 use super::diagnostics::Finding;
-use super::keys::{ConfigReader, ConfigTable, KeyType, StringType, ValueNode, parse_string};
+use super::keys::{
+    ConfigReader, ConfigTable, KeyType, StringType, ValueError, ValueNode, parse_string,
+};
 use super::source::{Setting, SourceSpan};
 
 impl KeyType for bool {
@@ -215,11 +217,11 @@ struct TimeWithUnits(Duration);
 impl StringType for TimeWithUnits {
     const EXPECTED: &'static str = "a time like \"30s\", \"500ms\" or \"1h30m\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let mut rest = text.trim();
         let mut milliseconds = 0u64;
         if rest.is_empty() {
-            return Err("it is empty".to_owned());
+            return Err("it is empty".into());
         }
         while !rest.is_empty() {
             let digits = rest
@@ -228,7 +230,7 @@ impl StringType for TimeWithUnits {
             let (count, after) = rest.split_at(digits);
             let count: u64 = count
                 .parse()
-                .map_err(|_| "a number stands before each unit".to_owned())?;
+                .map_err(|_| "a number stands before each unit")?;
             let letters = after
                 .find(|c: char| !c.is_ascii_alphabetic())
                 .unwrap_or(after.len());
@@ -240,11 +242,11 @@ impl StringType for TimeWithUnits {
                 "h" => 3_600_000,
                 "d" => 86_400_000,
                 "" => {
-                    return Err(format!(
-                        "the unit is missing: write {count} or \"{count}s\""
-                    ));
+                    return Err(
+                        format!("the unit is missing: write {count} or \"{count}s\"").into(),
+                    );
                 }
-                _ => return Err("the units are ms, s, m, h and d".to_owned()),
+                _ => return Err("the units are ms, s, m, h and d".into()),
             };
             milliseconds = count
                 .checked_mul(unit)
@@ -263,11 +265,11 @@ pub(super) struct Text(pub(super) String);
 impl StringType for Text {
     const EXPECTED: &'static str = "a string";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text.is_empty() {
-            Err("it is empty".to_owned())
+            Err("it is empty".into())
         } else if text.chars().any(char::is_control) {
-            Err("it has control characters".to_owned())
+            Err("it has control characters".into())
         } else {
             Ok(Self(text.to_owned()))
         }

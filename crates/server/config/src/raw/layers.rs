@@ -3,7 +3,7 @@
 use apus_http::{HeaderName, HeaderValue, Method};
 
 use super::{YEAR, not_given};
-use crate::keys::{StringType, choices, keys};
+use crate::keys::{StringType, ValueError, choices, keys};
 use crate::source::Setting;
 use crate::string_type::{FieldName, HeaderText};
 use crate::value::{FilePath, OneOrMore, Seconds, Text};
@@ -21,7 +21,7 @@ impl StringType for CorsOrigin {
     const EXPECTED: &'static str =
         "an origin as \"https://shop.example\" or \"https://*.shop.example\", or \"*\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text == "*" {
             return Ok(Self::Any);
         }
@@ -32,7 +32,7 @@ impl StringType for CorsOrigin {
         if text == "null" || host.is_some_and(is_host) {
             Ok(Self::Origin(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -49,12 +49,12 @@ pub(crate) enum CorsHeader {
 impl StringType for CorsHeader {
     const EXPECTED: &'static str = "a field name or \"*\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "*" => Ok(Self::Any),
             name => HeaderName::from_bytes(name.as_bytes())
                 .map(Self::Name)
-                .map_err(|_| String::new()),
+                .map_err(|_| ValueError::Unexpected),
         }
     }
 }
@@ -66,10 +66,10 @@ pub(crate) struct MethodName(pub(crate) Method);
 impl StringType for MethodName {
     const EXPECTED: &'static str = "a method as \"PUT\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         Method::from_bytes(text.as_bytes())
             .map(Self)
-            .map_err(|_| String::new())
+            .map_err(|_| ValueError::Unexpected)
     }
 
     fn as_written(&self) -> Option<&str> {

@@ -4,7 +4,7 @@ use apus_acme::{AcmeProvider, SharedStorageAddress};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use http::Uri;
 
-use crate::keys::StringType;
+use crate::keys::{StringType, ValueError};
 
 /// A certificate authority, and its text.
 #[derive(Clone, Debug)]
@@ -13,15 +13,13 @@ pub(crate) struct ProviderText(pub(crate) AcmeProvider, String);
 impl StringType for ProviderText {
     const EXPECTED: &'static str = "a certificate authority";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match AcmeProvider::find(text) {
             Some(provider) => Ok(Self(provider, text.to_owned())),
             None => {
                 let names: Vec<_> = AcmeProvider::names().collect();
                 let names = names.join(", ");
-                Err(format!(
-                    "it is none of {names}, and no https:// URL of a directory"
-                ))
+                Err(format!("it is none of {names}, and no https:// URL of a directory").into())
             }
         }
     }
@@ -38,7 +36,7 @@ pub(crate) struct EmailText(pub(crate) String);
 impl StringType for EmailText {
     const EXPECTED: &'static str = "an e-mail address";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let is_plain = |part: &str| {
             !part.is_empty()
                 && part.chars().all(|char| {
@@ -47,7 +45,7 @@ impl StringType for EmailText {
         };
         match text.rsplit_once('@') {
             Some((user, domain)) if is_plain(user) && is_plain(domain) => Ok(Self(text.to_owned())),
-            _ => Err("it is no name, an @ and a domain".to_owned()),
+            _ => Err("it is no name, an @ and a domain".into()),
         }
     }
 
@@ -69,11 +67,11 @@ impl std::fmt::Debug for ExternalKey {
 impl StringType for ExternalKey {
     const EXPECTED: &'static str = "a key as base64url";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')) {
-            Ok(key) if key.is_empty() => Err("it is empty".to_owned()),
+            Ok(key) if key.is_empty() => Err("it is empty".into()),
             Ok(key) => Ok(Self(key)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(ValueError::of(error)),
         }
     }
 }
@@ -85,13 +83,13 @@ pub(crate) struct WebUrl(pub(crate) String);
 impl StringType for WebUrl {
     const EXPECTED: &'static str = "a URL as \"https://example.com/path\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let uri: Uri = text
             .parse()
             .map_err(|error: http::uri::InvalidUri| error.to_string())?;
         match (uri.scheme_str(), uri.host()) {
             (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(Self(text.to_owned())),
-            _ => Err("it has no http:// or https:// and a host".to_owned()),
+            _ => Err("it has no http:// or https:// and a host".into()),
         }
     }
 
@@ -113,9 +111,9 @@ impl std::fmt::Debug for SecretText {
 impl StringType for SecretText {
     const EXPECTED: &'static str = "a secret";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text.is_empty() || text.chars().any(char::is_control) {
-            Err("it is empty or has control characters".to_owned())
+            Err("it is empty or has control characters".into())
         } else {
             Ok(Self(text.to_owned()))
         }
@@ -135,11 +133,11 @@ impl std::fmt::Debug for DnsSecret {
 impl StringType for DnsSecret {
     const EXPECTED: &'static str = "a secret as base64";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match BASE64_STANDARD.decode(text) {
-            Ok(key) if key.is_empty() => Err("it is empty".to_owned()),
+            Ok(key) if key.is_empty() => Err("it is empty".into()),
             Ok(key) => Ok(Self(key)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(ValueError::of(error)),
         }
     }
 }
@@ -158,9 +156,9 @@ impl StringType for StorageAddress {
     const EXPECTED: &'static str =
         "an address as \"redis://127.0.0.1/\" or \"postgres://user:password@host/database\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         SharedStorageAddress::parse(text)
             .map(Self)
-            .map_err(|error| error.to_string())
+            .map_err(ValueError::of)
     }
 }

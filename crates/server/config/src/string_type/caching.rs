@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::origin::HostAndPort;
 use crate::description::TypeDescription;
 use crate::diagnostics::Finding;
-use crate::keys::{ConfigReader, KeyType, StringType, ValueNode};
+use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode};
 use crate::value::{Map, OneOrMore, Seconds};
 
 /// The longest lifetime that can be configured, in seconds.
@@ -83,22 +83,22 @@ impl CacheableStatuses {
 impl StringType for CacheableStatuses {
     const EXPECTED: &'static str = "a status from 200 to 599, or \"2xx\" to \"5xx\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if let Some(class) = text.strip_suffix("xx") {
-            let class: u16 = class.parse().map_err(|_| String::new())?;
+            let class: u16 = class.parse().map_err(|_| ValueError::Unexpected)?;
             return match class {
                 2..=5 => Ok(Self {
                     first: class * 100,
                     last: class * 100 + 99,
                 }),
-                _ => Err(String::new()),
+                _ => Err(ValueError::Unexpected),
             };
         }
         match text.parse() {
             // 304 only updates a stored response.
-            Ok(304) => Err("responses with this status are never stored".to_owned()),
+            Ok(304) => Err("responses with this status are never stored".into()),
             Ok(status @ 200..=599) => Ok(Self::one(status)),
-            _ => Err(String::new()),
+            _ => Err(ValueError::Unexpected),
         }
     }
 }
@@ -111,17 +111,17 @@ impl StringType for NamePatternText {
     const EXPECTED: &'static str =
         "a name, or a part of one with `*` for what is before or behind it";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let name = text.strip_suffix('*').unwrap_or(text);
         let name = name.strip_prefix('*').unwrap_or(name);
         if name.contains('*') || text == "**" {
-            return Err("`*` stands at the front and at the end of a name only".to_owned());
+            return Err("`*` stands at the front and at the end of a name only".into());
         }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"=;,&\"".contains(&byte);
         if !text.is_empty() && name.bytes().all(is_name) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 
@@ -148,7 +148,7 @@ pub(crate) enum KeyHost {
 impl StringType for KeyHost {
     const EXPECTED: &'static str = "`$host`, or a host";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "$host" => Ok(Self::Requested),
             _ => HostAndPort::parse(text).map(|host| Self::Named(host.0)),

@@ -21,13 +21,13 @@ use serde_json::json;
 use toml::de::DeValue;
 
 use super::description::TypeDescription;
-use super::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
+use super::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, parse_string};
 use super::value::Int;
 
 /// Parses a type by `FromStr`.
-fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, ValueError> {
     text.parse()
-        .map_err(|error: T::Err| one_line(&error.to_string()))
+        .map_err(|error: T::Err| one_line(&error.to_string()).into())
 }
 
 /// The last line of an error. Errors of regular expressions show the expression on lines of its
@@ -66,10 +66,10 @@ impl SiteHost {
 impl StringType for SiteHost {
     const EXPECTED: &'static str = "a server name";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "_" => Ok(Self::Other),
-            _ if text.contains("://") => Err("a server name has no scheme".to_owned()),
+            _ if text.contains("://") => Err("a server name has no scheme".into()),
             _ => parsed(text).map(|name| Self::Name(name, text.to_owned())),
         }
     }
@@ -94,18 +94,18 @@ impl StringType for ListenSpecText {
     const EXPECTED: &'static str =
         "a port, \"address:port\", \"[::1]:port\", \"unix:/path\" or \"systemd:name\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path.len() {
-                0 => Err("the path is missing".to_owned()),
+                0 => Err("the path is missing".into()),
                 // The kernel's limit for the address of a Unix socket, with its NUL.
-                108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
+                108.. => Err("the path of a socket has at most 107 bytes".into()),
                 _ => Ok(Self(ListenSpec::Unix(path.into()))),
             };
         }
         if let Some(name) = text.strip_prefix("systemd:") {
             return if name.is_empty() {
-                Err("the name is missing".to_owned())
+                Err("the name is missing".into())
             } else {
                 Ok(Self(ListenSpec::Inherited(name.to_owned())))
             };
@@ -117,13 +117,13 @@ impl StringType for ListenSpecText {
             return Ok(Self(ListenSpec::Port(port)));
         }
         if let Some(port) = text.strip_prefix("localhost:") {
-            return Err(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\""));
+            return Err(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\"").into());
         }
         text.parse()
             .map(|address| Self(ListenSpec::Tcp(address)))
             .map_err(|_| match text.parse::<IpAddr>() {
-                Ok(_) => "the port is missing".to_owned(),
-                Err(_) => String::new(),
+                Ok(_) => "the port is missing".into(),
+                Err(_) => ValueError::Unexpected,
             })
     }
 }
@@ -185,12 +185,12 @@ pub(super) struct FileMode(pub(super) u32);
 impl StringType for FileMode {
     const EXPECTED: &'static str = "permission bits in octal, as \"0660\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         u32::from_str_radix(text, 8)
             .ok()
             .filter(|mode| *mode <= 0o777 && !text.starts_with('+'))
             .map(Self)
-            .ok_or_else(String::new)
+            .ok_or(ValueError::Unexpected)
     }
 
     fn as_written(&self) -> Option<&str> {
@@ -205,7 +205,7 @@ pub(super) struct NetworkText(pub(super) apus_http::Network);
 impl StringType for NetworkText {
     const EXPECTED: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text == "unix:" {
             return Ok(Self(apus_http::Network::Unix));
         }
@@ -213,7 +213,7 @@ impl StringType for NetworkText {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| String::new())?;
+        let address: IpAddr = address.parse().map_err(|_| ValueError::Unexpected)?;
         let width = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => width,
@@ -234,7 +234,7 @@ pub(super) struct LocationPath(pub(super) LocationPattern);
 impl StringType for LocationPath {
     const EXPECTED: &'static str = "the path of a location";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         parsed(text).map(Self)
     }
 }
@@ -246,7 +246,7 @@ pub(super) struct ConditionText(pub(super) Condition);
 impl StringType for ConditionText {
     const EXPECTED: &'static str = "a test";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         parsed(text).map(Self)
     }
 }
@@ -258,7 +258,7 @@ pub(super) struct RegexText(pub(super) String);
 impl StringType for RegexText {
     const EXPECTED: &'static str = "a regular expression";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         parsed::<regex::bytes::Regex>(text).map(|_| Self(text.to_owned()))
     }
 }
@@ -274,12 +274,12 @@ pub(super) struct IdentityFieldName(pub(super) String);
 impl StringType for IdentityFieldName {
     const EXPECTED: &'static str = "a field about the client as \"CF-Connecting-IP\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let name = FieldName::parse(text)?.0.to_ascii_lowercase();
         if is_identity_field(&name) {
             Ok(Self(name))
         } else {
-            Err("every field that is not about the client is passed anyway".to_owned())
+            Err("every field that is not about the client is passed anyway".into())
         }
     }
 }
@@ -287,10 +287,10 @@ impl StringType for IdentityFieldName {
 impl StringType for FieldName {
     const EXPECTED: &'static str = "a field name";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         parsed::<HeaderName>(text)
             .map(|_| Self(text.to_owned()))
-            .map_err(|_| String::new())
+            .map_err(|_| ValueError::Unexpected)
     }
 
     fn as_written(&self) -> Option<&str> {
@@ -305,7 +305,7 @@ pub(super) struct BodyText(pub(super) String);
 impl StringType for BodyText {
     const EXPECTED: &'static str = "a text";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         Ok(Self(text.to_owned()))
     }
 }
@@ -319,9 +319,9 @@ macro_rules! texts {
         impl StringType for $Name {
             const EXPECTED: &'static str = $expected;
 
-            fn parse(text: &str) -> Result<Self, String> {
+            fn parse(text: &str) -> Result<Self, ValueError> {
                 if text.chars().any(|c| c.is_control() && c != '\t') {
-                    return Err("it has control characters".to_owned());
+                    return Err("it has control characters".into());
                 }
                 Ok(Self(text.to_owned()))
             }
@@ -343,10 +343,8 @@ pub(super) struct PathPattern(pub(super) Glob);
 impl StringType for PathPattern {
     const EXPECTED: &'static str = "a pattern as \"*.css\" or \"/assets/**\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        Glob::parse(text)
-            .map(Self)
-            .map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Glob::parse(text).map(Self).map_err(ValueError::of)
     }
 }
 
@@ -357,10 +355,10 @@ pub(super) struct HeaderText(pub(super) HeaderValue);
 impl StringType for HeaderText {
     const EXPECTED: &'static str = "the value of a field";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         HeaderValue::from_str(text)
             .map(Self)
-            .map_err(|_| String::new())
+            .map_err(|_| ValueError::Unexpected)
     }
 }
 
@@ -375,14 +373,14 @@ impl StringType for MediaType {
         Some(&self.0)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let (kind, subtype) = text.split_once('/').ok_or_else(String::new)?;
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let (kind, subtype) = text.split_once('/').ok_or(ValueError::Unexpected)?;
         let subtype = subtype.split(';').next().unwrap_or_default().trim_end();
         let token = |part: &str| HeaderName::from_str(part).is_ok();
         if token(kind) && token(subtype) && !text.chars().any(char::is_control) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -394,11 +392,11 @@ pub(super) struct SitePath(pub(super) String);
 impl StringType for SitePath {
     const EXPECTED: &'static str = "a path of the site as \"/404.html\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text.starts_with('/') && !text.chars().any(char::is_control) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -432,7 +430,7 @@ pub(super) struct StatusSet {
 impl StringType for StatusSet {
     const EXPECTED: &'static str = "an error status from 400 to 599, \"4xx\" or \"5xx\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let (first, last) = match text {
             "4xx" => (400, 499),
             "5xx" => (500, 599),
@@ -441,7 +439,7 @@ impl StringType for StatusSet {
                 .ok()
                 .filter(|status| (400..600).contains(status))
                 .map(|status| (status, status))
-                .ok_or_else(String::new)?,
+                .ok_or(ValueError::Unexpected)?,
         };
         Ok(Self { first, last })
     }

@@ -14,7 +14,7 @@ use toml::de::DeValue;
 
 use super::MediaType;
 use crate::description::TypeDescription;
-use crate::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
+use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, parse_string};
 use crate::value::Int;
 
 /// The name of a group of origins.
@@ -24,11 +24,11 @@ pub(crate) struct GroupName(pub(crate) String);
 impl StringType for GroupName {
     const EXPECTED: &'static str = "a name of letters, digits, `-`, `_` and `.`";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if is_group_name(text) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct HashKeyText(pub(crate) plan::HashKey);
 impl StringType for HashKeyText {
     const EXPECTED: &'static str = "\"address\", \"uri\", \"header:NAME\" or \"cookie:NAME\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         Ok(Self(match text.split_once(':') {
             None if text == "address" => plan::HashKey::Address,
             None if text == "uri" => plan::HashKey::Uri,
@@ -53,7 +53,7 @@ impl StringType for HashKeyText {
                 HeaderName::from_str(name).map_err(|_| format!("`{name}` is not a field name"))?,
             ),
             Some(("cookie", name)) => plan::HashKey::Cookie(Token::parse(name)?.0.into()),
-            _ => return Err(String::new()),
+            _ => return Err(ValueError::Unexpected),
         }))
     }
 }
@@ -65,10 +65,10 @@ pub(crate) struct Token(pub(crate) String);
 impl StringType for Token {
     const EXPECTED: &'static str = "a name";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         HeaderName::from_str(text)
             .map(|_| Self(text.to_owned()))
-            .map_err(|_| String::new())
+            .map_err(|_| ValueError::Unexpected)
     }
 
     fn as_written(&self) -> Option<&str> {
@@ -112,7 +112,7 @@ impl StringType for NodeAddressText {
     const EXPECTED: &'static str = "\"host:port\", \"[::1]:port\", \"unix:/path\", \
          \"https://host:port\" or \"srv:_http._tcp.example.com\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let (tls, rest) = match split_scheme(text) {
             None => (None, text),
             Some(("http", rest)) => (Some(false), rest),
@@ -120,7 +120,8 @@ impl StringType for NodeAddressText {
             Some((scheme, _)) => {
                 return Err(format!(
                     "no node has the scheme {scheme}; say what is spoken with `protocol`"
-                ));
+                )
+                .into());
             }
         };
         let target = match rest.split_once(':') {
@@ -133,7 +134,7 @@ impl StringType for NodeAddressText {
                     None => rest,
                 };
                 if rest.contains('/') {
-                    return Err("a node has no path; `upstream` of a location may".to_owned());
+                    return Err("a node has no path; `upstream` of a location may".into());
                 }
                 host_and_port(rest, default)?
             }
@@ -147,7 +148,7 @@ impl StringType for NodeAddressText {
 }
 
 /// The address of a node.
-pub(crate) fn parse_node(text: &str) -> Result<NodeAddress, String> {
+pub(crate) fn parse_node(text: &str) -> Result<NodeAddress, ValueError> {
     NodeAddressText::parse(text).map(|NodeAddressText(address)| address)
 }
 
@@ -163,18 +164,18 @@ impl KeyType for NodeAddress {
     }
 }
 
-fn unix(path: &str) -> Result<NodeTarget, String> {
+fn unix(path: &str) -> Result<NodeTarget, ValueError> {
     match path.len() {
-        0 => Err("the path is missing".to_owned()),
+        0 => Err("the path is missing".into()),
         // The kernel's limit for the address of a Unix socket, with its NUL.
-        108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
+        108.. => Err("the path of a socket has at most 107 bytes".into()),
         _ => Ok(NodeTarget::Address(Address::Unix(
             PathBuf::from(path).into(),
         ))),
     }
 }
 
-fn host_and_port(text: &str, default: Option<u16>) -> Result<NodeTarget, String> {
+fn host_and_port(text: &str, default: Option<u16>) -> Result<NodeTarget, ValueError> {
     if let Ok(address) = text.parse() {
         return Ok(NodeTarget::Address(Address::Ip(address)));
     }
@@ -184,7 +185,7 @@ fn host_and_port(text: &str, default: Option<u16>) -> Result<NodeTarget, String>
         .and_then(|rest| rest.strip_suffix(']'));
     if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
         if ip.is_ipv6() && bare.is_none() {
-            return Err(format!("write [{ip}]:port"));
+            return Err(format!("write [{ip}]:port").into());
         }
         let port = default.ok_or_else(no_port)?;
         return Ok(NodeTarget::Address(Address::Ip(SocketAddr::new(ip, port))));
@@ -206,7 +207,7 @@ fn host_and_port(text: &str, default: Option<u16>) -> Result<NodeTarget, String>
 }
 
 /// A host name in lower case, without the dot at its end.
-fn name_of_host(text: &str) -> Result<String, String> {
+fn name_of_host(text: &str) -> Result<String, ValueError> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_name = name.len() <= 253
@@ -220,7 +221,7 @@ fn name_of_host(text: &str) -> Result<String, String> {
     if is_name && !is_number {
         Ok(name.to_ascii_lowercase())
     } else {
-        Err(String::new())
+        Err(ValueError::Unexpected)
     }
 }
 
@@ -251,9 +252,9 @@ impl StringType for UpstreamNameText {
          \"https://host\", \"h2c://host:port\", \"grpc://host:port\", \"grpcs://host\", \
          \"h3://host\" or \"unix:/path\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text.contains(['?', '#']) || text.chars().any(|c| c.is_control() || c == ' ') {
-            return Err("it has a query, a fragment, or a blank".to_owned());
+            return Err("it has a query, a fragment, or a blank".into());
         }
         if let Some(rest) = text.strip_prefix("unix:") {
             let (socket, path) = match rest.find(":/").and_then(|at| rest.split_at_checked(at)) {
@@ -288,8 +289,8 @@ impl StringType for UpstreamNameText {
                     target: UpstreamTarget::Group(name.to_owned()),
                     path,
                 })),
-                false if name.contains(':') => Err(format!("write \"http://{text}\"")),
-                false => Err(String::new()),
+                false if name.contains(':') => Err(format!("write \"http://{text}\"").into()),
+                false => Err(ValueError::Unexpected),
             };
         };
         let (tls, protocol) = match scheme {
@@ -298,7 +299,7 @@ impl StringType for UpstreamNameText {
             "h2c" | "grpc" => (false, Protocol::Http2),
             "grpcs" => (true, Protocol::Http2),
             "h3" => (true, Protocol::Http3),
-            _ => return Err(format!("no origin has the scheme {scheme}")),
+            _ => return Err(format!("no origin has the scheme {scheme}").into()),
         };
         let target = host_and_port(authority, Some(if tls { 443 } else { 80 }))?;
         Ok(Self(UpstreamName {
@@ -338,12 +339,12 @@ pub(crate) struct HostAndPort(pub(crate) String);
 impl StringType for HostAndPort {
     const EXPECTED: &'static str = "a host, with a port or without";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         http::uri::Authority::from_str(text)
             .ok()
             .filter(|parsed| !parsed.host().is_empty() && !text.contains('@'))
             .map(|_| Self(text.to_owned()))
-            .ok_or_else(String::new)
+            .ok_or(ValueError::Unexpected)
     }
 }
 
@@ -363,7 +364,7 @@ pub(crate) enum ProxyHost {
 impl StringType for ProxyHost {
     const EXPECTED: &'static str = "`$http_host`, `raw`, `$proxy_host`, or a host";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "$http_host" => Ok(Self::Client),
             "raw" => Ok(Self::Raw),
@@ -389,12 +390,12 @@ pub(crate) struct Domain(pub(crate) String);
 impl StringType for Domain {
     const EXPECTED: &'static str = "a domain as \"example.com\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let name = text.strip_prefix('.').unwrap_or(text);
         if name.parse::<IpAddr>().is_ok() || name_of_host(name).is_ok() {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -406,7 +407,7 @@ pub(crate) struct NewDomain(pub(crate) String);
 impl StringType for NewDomain {
     const EXPECTED: &'static str = "a domain, or an empty string";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "" => Ok(Self(String::new())),
             _ => Domain::parse(text).map(|domain| Self(domain.0)),
@@ -421,12 +422,12 @@ pub(crate) struct CookiePath(pub(crate) String);
 impl StringType for CookiePath {
     const EXPECTED: &'static str = "the path of a cookie as \"/app/\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b';';
         if text.starts_with('/') && text.bytes().all(is_valid) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 
@@ -442,11 +443,11 @@ pub(crate) struct UriPrefix(pub(crate) String);
 impl StringType for UriPrefix {
     const EXPECTED: &'static str = "the start of a URI as \"/\" or \"http://internal/\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         }
     }
 }
@@ -458,9 +459,9 @@ pub(crate) struct SearchText(pub(crate) String);
 impl StringType for SearchText {
     const EXPECTED: &'static str = "a text that is not empty";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if text.is_empty() {
-            Err(String::new())
+            Err(ValueError::Unexpected)
         } else {
             Ok(Self(text.to_owned()))
         }
@@ -474,10 +475,10 @@ pub(crate) struct MediaRangeText(pub(crate) String);
 impl StringType for MediaRangeText {
     const EXPECTED: &'static str = "a media type as \"text/html\", or \"*\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
             "*" => Ok(Self(text.to_owned())),
-            _ if text.contains(';') => Err("a parameter has no meaning here".to_owned()),
+            _ if text.contains(';') => Err("a parameter has no meaning here".into()),
             _ => MediaType::parse(text).map(|kind| Self(kind.0)),
         }
     }
@@ -490,16 +491,16 @@ pub(crate) struct UpgradeName(pub(crate) String);
 impl StringType for UpgradeName {
     const EXPECTED: &'static str = "a protocol as \"websocket\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let name = text.split('/').next().unwrap_or_default();
         let is_token = HeaderName::from_bytes(name.as_bytes()).is_ok()
             && text
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"'));
         match text.to_ascii_lowercase().as_str() {
-            "h2c" | "h2" => Err("requests of HTTP/2 would go past locations and cache".to_owned()),
+            "h2c" | "h2" => Err("requests of HTTP/2 would go past locations and cache".into()),
             lower if is_token => Ok(Self(lower.to_owned())),
-            _ => Err(String::new()),
+            _ => Err(ValueError::Unexpected),
         }
     }
 }
@@ -511,11 +512,11 @@ pub(crate) struct DnsServer(pub(crate) SocketAddr);
 impl StringType for DnsServer {
     const EXPECTED: &'static str = "an address as \"192.0.2.53\", with a port or without";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         text.parse()
             .or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)))
             .map(Self)
-            .map_err(|_| String::new())
+            .map_err(|_| ValueError::Unexpected)
     }
 }
 
@@ -562,13 +563,13 @@ struct StatusClass(Statuses);
 impl StringType for StatusClass {
     const EXPECTED: &'static str = STATUSES;
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let first = match text {
             "2xx" => 200,
             "3xx" => 300,
             "4xx" => 400,
             "5xx" => 500,
-            _ => return Err(String::new()),
+            _ => return Err(ValueError::Unexpected),
         };
         Ok(Self(Statuses {
             first,
@@ -617,7 +618,7 @@ impl KeyType for RetryCause {
 mod tests {
     use super::*;
 
-    fn node(text: &str) -> Result<(NodeTarget, Option<bool>), String> {
+    fn node(text: &str) -> Result<(NodeTarget, Option<bool>), ValueError> {
         NodeAddressText::parse(text).map(|NodeAddressText(node)| (node.target, node.tls))
     }
 

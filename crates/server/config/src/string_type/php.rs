@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::origin::{NodeAddress, is_group_name, parse_node};
 use crate::description::TypeDescription;
-use crate::keys::{ConfigReader, KeyType, StringType, ValueNode, parse_string};
+use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, parse_string};
 
 /// The address of a PHP server, or a group of the site by its name.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ impl StringType for PhpServer {
     const EXPECTED: &'static str = "a socket as \"/run/php/php-fpm.sock\", \"host:port\", the name of a group \
          of the site, or a program as \"/usr/bin/php-cgi\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if is_group_name(text) {
             return Ok(Self::Group(text.to_owned()));
         }
         if split_scheme(text).is_some() || text.starts_with("srv:") {
-            return Err("requests to PHP are sent over FastCGI, which has no scheme".to_owned());
+            return Err("requests to PHP are sent over FastCGI, which has no scheme".into());
         }
         let name = text.rsplit('/').next().unwrap_or_default();
         if text.starts_with('/') && name.starts_with("php-cgi") && !name.ends_with(".sock") {
@@ -69,9 +69,9 @@ pub(crate) struct ScriptPath(pub(crate) String);
 impl StringType for ScriptPath {
     const EXPECTED: &'static str = "a path as \"/index.php\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         if !text.ends_with(".php") {
-            return Err("it does not end with `.php`".to_owned());
+            return Err("it does not end with `.php`".into());
         }
         let is_normal = |name: &str| !matches!(name, "" | "." | "..");
         let mut names = text.split('/').skip(1);
@@ -79,7 +79,7 @@ impl StringType for ScriptPath {
         if is_path && !text.chars().any(char::is_control) {
             Ok(Self(text.to_owned()))
         } else {
-            Err("it starts with a slash, and has no `//`, `.` or `..`".to_owned())
+            Err("it starts with a slash, and has no `//`, `.` or `..`".into())
         }
     }
 }
@@ -91,12 +91,12 @@ pub(crate) struct VariableName(pub(crate) String);
 impl StringType for VariableName {
     const EXPECTED: &'static str = "the name of a variable as \"APP_ENV\"";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ValueError> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if !text.is_empty() && text.bytes().all(is_valid) {
             Ok(Self(text.to_owned()))
         } else {
-            Err("it has only letters, digits and `_`".to_owned())
+            Err("it has only letters, digits and `_`".into())
         }
     }
 }
@@ -108,9 +108,7 @@ pub(crate) struct VariableValue(pub(crate) Template);
 impl StringType for VariableValue {
     const EXPECTED: &'static str = "a text, which may hold variables as $host";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        Template::parse(text)
-            .map(Self)
-            .map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Template::parse(text).map(Self).map_err(ValueError::of)
     }
 }
