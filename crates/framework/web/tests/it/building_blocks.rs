@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
 use apus::auth::{BasicAuth, JwtAuth, Users};
-use apus::cached::{Cache, CacheSettings, Cached};
+use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
     BodyLimit, Compression, Cors, ForceHttps, Hsts, RequestIds, SecurityHeaders, Timeout,
     TrustedProxies,
@@ -26,7 +26,6 @@ use apus::sites::{
 };
 use apus::testing::{TestClient, TestResponse};
 use apus::{App, Files, Layered, Redirect, Service, ServiceFactory, StatusCode};
-use apus_cache::store::StoreSettings;
 use apus_files::VariantStore;
 use apus_php::WorkerPools;
 use apus_server::access_log::AccessLogs;
