@@ -25,7 +25,8 @@
 //!
 //! # Tests
 //!
-//! Unit tests here; what follows the clock is tested in `crates/framework/web/tests/it/time.rs`.
+//! Unit tests here; what follows the clock is tested in its crate: layers in `crates/server/layers`, sessions in
+//! `crates/framework/web/tests/it/time.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apus_clock::TestClock;
 use apus_handler::TrustedProxies;
 use apus_http::HeaderName;
 use apus_layers::{RateLimit, Timeout};
@@ -190,4 +191,16 @@ fn attempts_are_counted_by_name_and_apart_from_clients() {
     assert_eq!(error.status_code(), 429);
     assert!(limit.attempt("bob@example.com").is_ok());
     assert_eq!(status(&client, "192.0.2.1"), 200);
+}
+
+#[test]
+fn rate_limits_follow_the_clock() {
+    let clock = TestClock::new();
+    let _entered = clock.enter();
+    clock.freeze();
+    let client = LocalClient::of(&app(RateLimit::per_minute(2)));
+    let send = || status(&client, "192.0.2.1");
+    assert_eq!([(); 4].map(|()| send()), [200, 200, 429, 429]);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!([(); 2].map(|()| send()), [200, 429]);
 }

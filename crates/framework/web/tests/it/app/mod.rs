@@ -11,33 +11,14 @@ mod routing;
 mod testing;
 mod tower;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use apus::{
-    App, Error, Extension, Files, Form, HeaderMap, HeaderValue, Headers, Html, IntoResponse, Json,
-    Method, Next, Path, Peer, Query, Redirect, Request, Response, ResponseFuture, ServiceFactory,
-    State, StatusCode, Streaming,
+    App, Extension, Files, HeaderMap, IntoResponse, Method, Next, Path, Peer, Request, Response,
+    ServiceFactory, State, StatusCode,
 };
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use apus_testkit::{PieceStream, ask, echo, get};
-
-#[derive(Debug, Deserialize, Serialize, PartialEq)]
-struct User {
-    id: u32,
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Search {
-    q: Option<String>,
-    #[serde(default)]
-    tag: Vec<String>,
-    page: Option<u32>,
-}
+use apus_testkit::{ask, echo, get};
 
 #[test]
 fn routes_by_method_and_path() {
@@ -115,107 +96,6 @@ fn a_method_that_no_route_has_is_501_rfc_9110_section_9_1() {
 }
 
 #[test]
-fn path_parameters_are_values_tuples_and_structs() {
-    let app = App::new()
-        .get(
-            "/t/{id}/{name}",
-            async |Path((id, name)): Path<(u32, String)>| format!("{id} {name}"),
-        )
-        .get("/s/{id}/{name}", async |Path(user): Path<User>| Json(user))
-        .get("/l/{a}/{b}", async |Path(all): Path<Vec<String>>| {
-            all.join("+")
-        });
-    let service = app.service();
-    assert_eq!(get("/t/1/ann").of(&service).text(), "1 ann");
-    assert_eq!(
-        get("/s/2/b%C3%A9").of(&service).text(),
-        r#"{"id":2,"name":"bé"}"#
-    );
-    assert_eq!(get("/l/x/y").of(&service).text(), "x+y");
-    assert_eq!(get("/t/x/ann").of(&service).status, 404);
-}
-
-#[test]
-fn query_and_form_are_decoded() {
-    fn show(search: Search) -> String {
-        format!("{:?} {} {:?}", search.q, search.tag.join("+"), search.page)
-    }
-    let app = App::new()
-        .get("/", async |Query(search): Query<Search>| show(search))
-        .post("/", async |Form(search): Form<Search>| show(search));
-    let service = app.service();
-    let text = "Some(\"a b&c\") x+y Some(2)";
-    assert_eq!(
-        get("/?q=a+b%26c&tag=x&tag=y&page=2").of(&service).text(),
-        text
-    );
-    assert_eq!(get("/").of(&service).text(), "None  None");
-    assert_eq!(get("/?page=x").of(&service).status, 400);
-    assert_eq!(get("/?page=1&page=2").of(&service).status, 400);
-    assert_eq!(get("/?q=%ff").of(&service).status, 400);
-    let form = |content_type: &str| {
-        ask("POST", "/")
-            .with("content-type", content_type)
-            .body("q=a+b%26c&tag=x&tag=y&page=2")
-    };
-    let reply = form("application/x-www-form-urlencoded; charset=utf-8").of(&service);
-    assert_eq!(reply.text(), text);
-    assert_eq!(form("text/plain").of(&service).status, 415);
-}
-
-#[test]
-fn json_is_read_and_written() {
-    let app = App::new().post("/", async |Json(user): Json<User>| Json(user));
-    let service = app.service();
-    let post = |content_type: &str, body: &str| {
-        ask("POST", "/")
-            .with("content-type", content_type)
-            .body(body.to_owned())
-            .of(&service)
-    };
-    let reply = post("application/json", r#"{"id": 1, "name": "ann"}"#);
-    assert_eq!(reply.text(), r#"{"id":1,"name":"ann"}"#);
-    assert_eq!(reply.field("content-type"), Some("application/json"));
-    assert_eq!(
-        post("application/vnd.x+json", r#"{"id":1,"name":""}"#).status,
-        200
-    );
-    assert_eq!(post("text/plain", "{}").status, 415);
-    assert_eq!(post("application/json", "{").status, 400);
-    assert_eq!(post("application/json", r#"{"id":1}"#).status, 422);
-}
-
-#[test]
-fn bodies_are_read_up_to_the_limit() {
-    let app = App::new()
-        .body_limit(8)
-        .post("/bytes", async |body: Bytes| body.len().to_string())
-        .post("/text", async |body: String| body);
-    let service = app.service();
-    assert_eq!(
-        ask("POST", "/bytes").body("12345678").of(&service).text(),
-        "8"
-    );
-    assert_eq!(
-        ask("POST", "/bytes").body("123456789").of(&service).status,
-        413
-    );
-    let pieces = |pieces: &[&str]| apus::Body::stream(PieceStream::of(pieces));
-    let reply = ask("POST", "/text")
-        .body(pieces(&["123", "456"]))
-        .of(&service);
-    assert_eq!(reply.text(), "123456");
-    let reply = ask("POST", "/text")
-        .body(pieces(&["12345", "6789"]))
-        .of(&service);
-    assert_eq!(reply.status, 413);
-    assert_eq!(
-        ask("POST", "/text").body(vec![0xff]).of(&service).status,
-        400
-    );
-}
-
-#[test]
 fn handlers_can_take_parts_of_the_request() {
     let app = App::new().state(Arc::<str>::from("shared")).get(
         "/{x}",
@@ -238,96 +118,6 @@ fn handlers_can_take_parts_of_the_request() {
         get("/a").extension(5u8).to(&app).text(),
         "GET a shared example.com 192.0.2.7:50000 Some(5) /a"
     );
-}
-
-#[test]
-fn missing_state_is_a_500() {
-    let app = App::new().get("/", async |State(_): State<u64>| "never");
-    assert_eq!(get("/").to(&app).status, 500);
-}
-
-#[test]
-fn a_handler_without_async_needs_no_future() {
-    let app = App::new()
-        .get("/plain/{x}", |Path(x): Path<String>| x)
-        .get("/async", async || "later");
-    let service = app.service();
-    assert!(matches!(
-        service.call(get("/plain/a").request()),
-        ResponseFuture::Now(_)
-    ));
-    assert!(matches!(
-        service.call(get("/async").request()),
-        ResponseFuture::Later(_)
-    ));
-}
-
-struct Numbers(u8);
-
-impl futures_core::Stream for Numbers {
-    type Item = Result<Bytes, std::io::Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0 += 1;
-        Poll::Ready((self.0 <= 3).then(|| Ok(Bytes::from(self.0.to_string()))))
-    }
-}
-
-#[test]
-fn handlers_can_return_many_types() {
-    #[derive(Debug)]
-    struct Teapot;
-    impl IntoResponse for Teapot {
-        fn into_response(self) -> Response {
-            (StatusCode::IM_A_TEAPOT, "short and stout").into_response()
-        }
-    }
-    async fn fails() -> apus::Result<&'static str> {
-        Err(std::io::Error::other("secret"))?;
-        Ok("never")
-    }
-    let app = App::new()
-        .get("/html", async || Html("<p>hi"))
-        .get("/status", async || StatusCode::ACCEPTED)
-        .get("/fields", async || {
-            ([("x-a", "1"), ("content-type", "a/b")], "x")
-        })
-        .get("/bad", async || ([("x-a", "1\n2")], "x"))
-        .get("/err", async || Err::<(), _>(Teapot))
-        .get("/none", async || None::<String>)
-        .get("/fails", fails)
-        .get("/away", async || Redirect::to("/html"))
-        .get("/nothing", async || ())
-        .get("/stream", async || Streaming(Numbers(0)))
-        .get("/explicit", async || {
-            Err::<Response, Error>(std::fmt::Error.into())
-        });
-    let service = app.service();
-    let reply = get("/html").of(&service);
-    assert_eq!(
-        reply.field("content-type"),
-        Some("text/html; charset=utf-8")
-    );
-    assert_eq!(get("/status").of(&service).status, 202);
-    let reply = get("/fields").of(&service);
-    assert_eq!(
-        (reply.field("x-a"), reply.field("content-type")),
-        (Some("1"), Some("a/b"))
-    );
-    assert_eq!(get("/bad").of(&service).status, 500);
-    let reply = get("/err").of(&service);
-    assert_eq!((reply.status, reply.text()), (418, "short and stout"));
-    assert_eq!(get("/none").of(&service).status, 404);
-    let reply = get("/fails").of(&service);
-    assert_eq!((reply.status, reply.text()), (500, ""));
-    let reply = get("/away").of(&service);
-    assert_eq!(
-        (reply.status, reply.field("location")),
-        (303, Some("/html"))
-    );
-    assert_eq!(get("/nothing").of(&service).status, 204);
-    assert_eq!(get("/stream").of(&service).text(), "123");
-    assert_eq!(get("/explicit").of(&service).status, 500);
 }
 
 async fn stamp(request: Request, next: Next) -> Response {
@@ -485,43 +275,4 @@ fn invalid_routes_are_errors() {
             .check()
             .is_ok()
     );
-}
-
-#[test]
-fn fields_and_a_status_are_set_on_any_response() {
-    fn fields() -> HeaderMap {
-        let mut fields = HeaderMap::new();
-        fields.append("x-kind", HeaderValue::from_static("a"));
-        fields.append("x-kind", HeaderValue::from_static("b"));
-        fields.insert("content-type", HeaderValue::from_static("text/csv"));
-        fields
-    }
-    fn own_fields() -> Headers {
-        let mut headers = Headers::new();
-        headers.try_append("X-Kind", "a").unwrap();
-        headers.try_append("x-kind", "b").unwrap();
-        headers.try_append("Content-Type", "text/csv").unwrap();
-        headers
-    }
-    let app = App::new()
-        .get("/map", async || (fields(), "1;2"))
-        .get("/map/202", async || (StatusCode::ACCEPTED, fields(), "1;2"))
-        .get("/own", async || (own_fields(), "1;2"))
-        .get("/own/202", async || {
-            (
-                StatusCode::ACCEPTED,
-                own_fields(),
-                Ok::<_, StatusCode>("1;2"),
-            )
-        });
-    for path in ["/map", "/own"] {
-        for (path, status) in [(path.to_owned(), 200), (format!("{path}/202"), 202)] {
-            let reply = crate::harness::get(app.clone(), &path, &[]);
-            assert_eq!((reply.status, reply.text()), (status, "1;2"));
-            let found: Vec<_> = reply.fields("x-kind").collect();
-            assert_eq!(found, ["a", "b"]);
-            let found: Vec<_> = reply.fields("content-type").collect();
-            assert_eq!(found, ["text/csv"]);
-        }
-    }
 }

@@ -11,9 +11,7 @@ use apus_net::{Engine, EnginePlan, ListenAddress, ListenerPlan};
 
 use apus_testkit::{DatabaseKind, DatabaseServer};
 
-pub(crate) use apus_testkit::{
-    SocketClient as Client, SocketReply as Reply, request_text as head, wait_until,
-};
+pub(crate) use apus_testkit::{SocketClient as Client, request_text as head, wait_until};
 
 /// The time limit for an event that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -60,15 +58,4 @@ impl Server {
             ref other => panic!("{other:?}"),
         }
     }
-}
-
-/// The response to one request, sent over a connection of its own.
-pub(crate) fn request(app: App, request: &str) -> Reply {
-    let server = Server::start(app);
-    Client::connect(server.address()).request(request)
-}
-
-/// The response to a GET request with these field lines, sent over a connection of its own.
-pub(crate) fn get(app: App, path: &str, lines: &[&str]) -> Reply {
-    request(app, &head("GET", path, lines))
 }

@@ -8,3 +8,4 @@ mod cookies;
 mod incomplete_body;
 mod paging;
 mod uploads;
+mod values;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use apus_clock::TestClock;
 use apus_handler::Path;
 use apus_http::Method;
 use apus_layers::auth::{Key, SignedUrls};
@@ -78,4 +79,17 @@ fn a_url_expires_after_its_last_second() {
         let reply = client.send(get(&url.replace("=1060", "=9060")));
         assert_eq!(reply.text(), "the link is not valid\n");
     }
+}
+
+#[test]
+fn signed_urls_follow_the_clock() {
+    let clock = TestClock::new();
+    let _entered = clock.enter();
+    clock.freeze();
+    let urls = SignedUrls::new(&key("a"));
+    let link = urls.sign_for("/files/a", Duration::from_secs(60));
+    let client = client(urls);
+    assert_eq!(client.send(get(&link)).status, 200);
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(client.send(get(&link)).status, 403);
 }
