@@ -1,4 +1,8 @@
 //! Topics with subscribers on any thread, each with a bounded queue of messages.
+//!
+//! This is not the table of the rooms of WebSocket: rooms are entered by sockets of Rust, which stay on their worker, so that each worker
+//! has a table without a lock and a message is compressed once for all of them. A PHP worker names a subscriber by an id that
+//! any thread may get, also after the subscriber has gone, which needs one table for the process, ids that are never used again, and a lock.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

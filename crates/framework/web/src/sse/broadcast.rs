@@ -2,6 +2,9 @@
 //!
 //! The last events are kept once, and each client reads them from there: a client that reconnects gets
 //! the events that it missed, and a slow client needs no memory of its own.
+//!
+//! It has no table of topics as rooms of WebSocket have: a broadcast is one list of events, from which its clients read. A table with a
+//! queue for each client would lose what a client missed, or keep it once for each of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
