@@ -17,9 +17,9 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 pub struct Recording {
     /// The files of certificates and other credentials, which may change while the configuration stays.
     credentials: BTreeSet<PathBuf>,
-    contents: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
-    canonical: BTreeMap<PathBuf, Result<PathBuf, String>>,
-    matches: BTreeMap<String, Result<Vec<PathBuf>, String>>,
+    contents: BTreeMap<PathBuf, Result<Vec<u8>, FileError>>,
+    canonical: BTreeMap<PathBuf, Result<PathBuf, FileError>>,
+    matches: BTreeMap<String, Result<Vec<PathBuf>, FileError>>,
 }
 
 impl Recording {
@@ -64,6 +64,23 @@ impl fmt::Debug for Recording {
     }
 }
 
+/// Why a file cannot be read, in words: a recording takes them to another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileError(String);
+
+impl FileError {
+    /// What is wrong with the file.
+    pub(super) fn of(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Files by name. Each is read once and cached.
 #[derive(Debug, Default)]
 pub struct ConfigFiles(RefCell<Recording>);
@@ -80,7 +97,7 @@ impl ConfigFiles {
     }
 
     /// The bytes of a regular file of limited size.
-    pub(super) fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
+    pub(super) fn read(&self, path: &Path) -> Result<Vec<u8>, FileError> {
         let known = &mut self.0.borrow_mut().contents;
         known
             .entry(path.to_owned())
@@ -89,7 +106,7 @@ impl ConfigFiles {
     }
 
     /// As [`Self::read`], of a certificate or another credential.
-    pub(super) fn read_credential(&self, path: &Path) -> Result<Vec<u8>, String> {
+    pub(super) fn read_credential(&self, path: &Path) -> Result<Vec<u8>, FileError> {
         self.0.borrow_mut().credentials.insert(path.to_owned());
         self.read(path)
     }
@@ -112,30 +129,30 @@ impl ConfigFiles {
     }
 
     /// The path without symbolic links.
-    pub(super) fn canonicalize(&self, path: &Path) -> Result<PathBuf, String> {
+    pub(super) fn canonicalize(&self, path: &Path) -> Result<PathBuf, FileError> {
         let known = &mut self.0.borrow_mut().canonical;
         known
             .entry(path.to_owned())
-            .or_insert_with(|| fs::canonicalize(path).map_err(|error| reason(&error)))
+            .or_insert_with(|| fs::canonicalize(path).map_err(|error| FileError(reason(&error))))
             .clone()
     }
 
     /// The files that a pattern means, in order.
-    pub(super) fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    pub(super) fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, FileError> {
         let known = &mut self.0.borrow_mut().matches;
         known
             .entry(pattern.to_owned())
             .or_insert_with(|| {
                 glob::glob(pattern)
                     .map(|paths| paths.filter_map(Result::ok).collect())
-                    .map_err(|error| error.msg.to_owned())
+                    .map_err(|error| FileError::of(error.msg))
             })
             .clone()
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    read_trusted_file(path, MAX_FILE).map_err(|error| reason(&error))
+fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    read_trusted_file(path, MAX_FILE).map_err(|error| FileError(reason(&error)))
 }
 
 /// The message of a file system error, without its number.
@@ -165,7 +182,7 @@ mod tests {
 
     fn recording(files: &[(&str, Result<&str, &str>)], credentials: &[&str]) -> Recording {
         let contents = files.iter().map(|(path, contents)| {
-            let contents = contents.map(|text| text.into()).map_err(str::to_owned);
+            let contents = contents.map(|text| text.into()).map_err(FileError::of);
             (PathBuf::from(path), contents)
         });
         Recording {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::diagnostics::Finding;
+use super::files::FileError;
 use super::keys::{ConfigReader, ConfigTable, TableNode, shown};
 use super::raw::File;
 use super::source::{Setting, SourceFile, SourceSpan};
@@ -40,12 +41,12 @@ pub(super) fn parse(source: SourceFile, reader: &mut ConfigReader<'_>) -> Option
     .source(source, None)
 }
 
-fn read_source(path: &Path, reader: &ConfigReader<'_>) -> Result<SourceFile, String> {
+fn read_source(path: &Path, reader: &ConfigReader<'_>) -> Result<SourceFile, FileError> {
     let text = String::from_utf8(reader.files.read(path)?).map_err(|error| {
-        format!(
+        FileError::of(format!(
             "byte {} is not UTF-8, which TOML is written in",
             error.utf8_error().valid_up_to() + 1
-        )
+        ))
     })?;
     // A path without a folder has an empty parent; joined with it, relative paths stay relative to
     // the working folder, which may change later.
@@ -146,7 +147,7 @@ impl IncludeLoader<'_, '_> {
         }
         let found = path
             .to_str()
-            .ok_or("it is not UTF-8".to_owned())
+            .ok_or_else(|| FileError::of("it is not UTF-8"))
             .and_then(|path| self.reader.files.matches(path));
         match found {
             Ok(paths) => paths,

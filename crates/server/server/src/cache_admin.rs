@@ -1,12 +1,15 @@
 //! The cache on the control socket: status and purges.
 
+use std::fmt;
+
 use apus_cache::policy::KeyRules;
 use apus_cache::service::{Cache, PurgeRequest};
 use apus_cache::store::{CacheStatistics, PurgeSelector};
 use apus_control::PurgeScope;
+use apus_http::path::InvalidPath;
 use serde_json::{Value, json};
 
-use crate::url::{Url, scheme};
+use crate::url::{InvalidUrl, Url, scheme};
 use apus_config as config;
 
 /// A handler with a cache: its site and the rules of its keys.
@@ -36,37 +39,33 @@ impl CachedHandler {
 /// Checks that a site may have responses for the URL of a purge.
 ///
 /// # Errors
-/// The message for the operator.
-pub(crate) fn check_url(plan: &config::ServerPlan, what: &PurgeScope) -> Result<(), String> {
+/// It is not a URL, or of no site.
+pub(crate) fn check_url(plan: &config::ServerPlan, what: &PurgeScope) -> Result<(), PurgeError> {
     let (PurgeScope::Url(url) | PurgeScope::Prefix(url)) = what else {
         return Ok(());
     };
-    Url::parse(url)
-        .and_then(|url| url.check_site(plan))
-        .map_err(|error| error.to_string())
+    Url::parse(url)?.check_site(plan)?;
+    Ok(())
 }
 
 /// The purges of `what`, in one site or in all. The key of a URL depends on the handler.
 ///
 /// # Errors
-/// The message for the operator.
+/// The site has no cache, or the URL is not valid.
 pub(crate) fn purges(
     places: &[CachedHandler],
     site: Option<&str>,
     what: &PurgeScope,
     soft: bool,
-) -> Result<Vec<PurgeRequest>, String> {
+) -> Result<Vec<PurgeRequest>, PurgeError> {
     let is_meant = |place: &&CachedHandler| site.is_none_or(|site| *place.site == *site);
     let meant: Vec<_> = places.iter().filter(is_meant).collect();
     if let Some(site) = site.filter(|_| meant.is_empty()) {
         let mut known: Vec<_> = places.iter().map(|place| &*place.site).collect();
         known.dedup();
-        return Err(match known.as_slice() {
-            [] => "no site has a cache".to_owned(),
-            known => format!(
-                "no site `{site}` has a cache; expected one of {}",
-                known.join(", ")
-            ),
+        return Err(PurgeError::NoCache {
+            site: site.to_owned(),
+            known: known.join(", "),
         });
     }
     let everywhere = |selector| {
@@ -83,7 +82,7 @@ pub(crate) fn purges(
         PurgeScope::Url(url) => (url, false),
         PurgeScope::Prefix(url) => (url, true),
     };
-    let url = Url::parse(url).map_err(|error| error.to_string())?;
+    let url = Url::parse(url)?;
     let (scheme, target) = (scheme(url.is_secure), url.target());
     let purge = |place: &CachedHandler| {
         let of = if is_prefix {
@@ -94,11 +93,55 @@ pub(crate) fn purges(
         let what = of(&place.key, scheme, url.authority, &target);
         Ok(PurgeRequest {
             site: Some(place.site.clone()),
-            selector: what.map_err(|error| error.to_string())?,
+            selector: what?,
             soft,
         })
     };
     meant.into_iter().map(purge).collect()
+}
+
+/// Why a purge is refused, in words for the operator.
+#[derive(Debug)]
+pub(crate) enum PurgeError {
+    /// It is not a URL, or of no site.
+    Url(InvalidUrl),
+    /// Requests for its path are rejected.
+    Path(InvalidPath),
+    /// The site has no cache.
+    NoCache {
+        /// The site.
+        site: String,
+        /// The names of those that have one, with commas between.
+        known: String,
+    },
+    /// The configuration has no cache.
+    Off,
+}
+
+impl fmt::Display for PurgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(error) => error.fmt(f),
+            Self::Path(error) => error.fmt(f),
+            Self::NoCache { known, .. } if known.is_empty() => f.write_str("no site has a cache"),
+            Self::NoCache { site, known } => {
+                write!(f, "no site `{site}` has a cache; expected one of {known}")
+            }
+            Self::Off => f.write_str("the configuration has no cache"),
+        }
+    }
+}
+
+impl From<InvalidUrl> for PurgeError {
+    fn from(error: InvalidUrl) -> Self {
+        Self::Url(error)
+    }
+}
+
+impl From<InvalidPath> for PurgeError {
+    fn from(error: InvalidPath) -> Self {
+        Self::Path(error)
+    }
 }
 
 /// The status of the cache as JSON.
@@ -214,7 +257,7 @@ mod tests {
     #[test]
     fn reports_what_cannot_be_purged() {
         let places = places(SITES);
-        let failure = |site, what| purges(&places, site, &what, false).unwrap_err();
+        let failure = |site, what| purges(&places, site, &what, false).unwrap_err().to_string();
         let unknown = failure(Some("three"), PurgeScope::All);
         assert_eq!(
             unknown,
@@ -225,6 +268,6 @@ mod tests {
         let no_path = failure(None, PurgeScope::Prefix("http://a/%zz".to_owned()));
         assert!(no_path.contains("a % in the path"), "{no_path}");
         let none = purges(&[], Some("a"), &PurgeScope::All, false).unwrap_err();
-        assert_eq!(none, "no site has a cache");
+        assert_eq!(none.to_string(), "no site has a cache");
     }
 }

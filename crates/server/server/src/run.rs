@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 
 use crate::application_log::ApplicationLog;
 use crate::browser::open_in_browser;
-use crate::cache_admin::{self, CachedHandler};
+use crate::cache_admin::{self, CachedHandler, PurgeError};
 use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
@@ -392,8 +392,8 @@ impl ControlThread {
                 );
                 ControlResponse::Done(json!({ "group": group, "node": node }))
             }
-            Err(message) => ControlResponse::Failed {
-                message,
+            Err(error) => ControlResponse::Failed {
+                message: error.to_string(),
                 details: Value::Null,
             },
         }
@@ -408,10 +408,10 @@ impl ControlThread {
             .and_then(|()| cache_admin::purges(&self.loaded.cached, site, what, soft));
         let purges = match purges {
             Ok(purges) => purges,
-            Err(message) => return failed(message),
+            Err(error) => return failed(error.to_string()),
         };
         let Some(cache) = self.loader.cache() else {
-            return failed("the configuration has no cache".to_owned());
+            return failed(PurgeError::Off.to_string());
         };
         let counted = {
             let (cache, purges) = (cache.clone(), purges.clone());

@@ -1,5 +1,6 @@
 //! The groups of origins on the control socket: status, and changes of nodes.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use apus_control::NodeChange;
@@ -11,13 +12,13 @@ use serde_json::{Value, json};
 /// site if that is unique. Returns the name of the group.
 ///
 /// # Errors
-/// The message for the operator.
+/// There is no such group or node.
 pub(crate) fn set_node(
     upstreams: &Upstreams,
     group: &str,
     node: &str,
     change: NodeChange,
-) -> Result<String, String> {
+) -> Result<String, NodeChangeError> {
     let groups = upstreams.status();
     let names: Vec<_> = groups.iter().map(|group| group.name.clone()).collect();
     let own_name = |name: &str| name.rsplit_once('/').is_some_and(|(_, own)| own == group);
@@ -38,30 +39,67 @@ pub(crate) fn set_node(
         NodeChange::Down => AdminState::Down,
     };
     match meant.as_slice() {
-        [] if names.is_empty() => Err("the configuration has no upstream groups".to_owned()),
-        [] => Err(format!(
-            "no group is named `{group}`; expected one of {}",
-            known()
-        )),
+        [] => Err(NodeChangeError::NoGroup {
+            group: group.to_owned(),
+            known: known(),
+        }),
         [name] => match upstreams.set_node(name, node, admin) {
             Ok(()) => Ok(name.to_string()),
             Err(_) => {
                 let group = groups.iter().find(|group| group.name == **name);
                 let nodes = group.into_iter().flat_map(|group| &group.nodes);
                 let nodes: Vec<_> = nodes.map(|node| &*node.name).collect();
-                Err(match nodes.as_slice() {
-                    [] => format!("the group `{name}` has no node `{node}`, and none at all yet"),
-                    nodes => format!(
-                        "the group `{name}` has no node `{node}`; expected one of {}",
-                        nodes.join(", ")
-                    ),
+                Err(NodeChangeError::NoNode {
+                    group: name.to_string(),
+                    node: node.to_owned(),
+                    known: nodes.join(", "),
                 })
             }
         },
-        _ => Err(format!(
-            "several sites have a group `{group}`; add the name of the site: {}",
-            known()
-        )),
+        _ => Err(NodeChangeError::SeveralGroups {
+            group: group.to_owned(),
+            known: known(),
+        }),
+    }
+}
+
+/// Why the state of a node cannot be set, in words for the operator. What is known are names, with commas between.
+#[derive(Debug)]
+pub(crate) enum NodeChangeError {
+    /// There is no group with this name.
+    NoGroup { group: String, known: String },
+    /// Several sites have a group with this name.
+    SeveralGroups { group: String, known: String },
+    /// The group has no node with this name.
+    NoNode {
+        group: String,
+        node: String,
+        known: String,
+    },
+}
+
+impl fmt::Display for NodeChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoGroup { known, .. } if known.is_empty() => {
+                f.write_str("the configuration has no upstream groups")
+            }
+            Self::NoGroup { group, known } => {
+                write!(f, "no group is named `{group}`; expected one of {known}")
+            }
+            Self::SeveralGroups { group, known } => write!(
+                f,
+                "several sites have a group `{group}`; add the name of the site: {known}"
+            ),
+            Self::NoNode { group, node, known } if known.is_empty() => write!(
+                f,
+                "the group `{group}` has no node `{node}`, and none at all yet"
+            ),
+            Self::NoNode { group, node, known } => write!(
+                f,
+                "the group `{group}` has no node `{node}`; expected one of {known}"
+            ),
+        }
     }
 }
 
@@ -192,7 +230,10 @@ mod tests {
     #[test]
     fn reports_unknown_groups_and_nodes_with_the_known_ones() {
         let two = upstreams(&["one/app", "two/app"]);
-        let failure = |group, node| set_node(&two, group, node, NodeChange::Up).unwrap_err();
+        let failure = |group, node| {
+            let error = set_node(&two, group, node, NodeChange::Up).unwrap_err();
+            error.to_string()
+        };
         let several = failure("app", "node");
         assert!(several.contains("one/app, two/app"), "{several}");
         let unknown = failure("ap", "node");
@@ -203,6 +244,6 @@ mod tests {
             "the group `one/app` has no node `other`; expected one of node"
         );
         let none = set_node(&Upstreams::new(), "app", "node", NodeChange::Up).unwrap_err();
-        assert_eq!(none, "the configuration has no upstream groups");
+        assert_eq!(none.to_string(), "the configuration has no upstream groups");
     }
 }

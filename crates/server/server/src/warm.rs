@@ -1,6 +1,7 @@
 //! `apus cache warm`: requests for the URLs of a list or a sitemap, to fill the cache.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -22,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::folder_config::FolderConfig;
 use crate::load::{Certificates, LoadError, PlanLoader};
 use crate::source::ConfigSource;
-use crate::url::{InvalidUrl, Url, scheme};
+use crate::url::{Url, scheme};
 
 /// Concurrent requests: enough to keep an origin busy, few enough to leave capacity for others.
 const AT_ONCE: usize = 8;
@@ -80,7 +81,8 @@ pub fn warm(
                         break;
                     };
                     let warmed = fetch(&url, &server).await;
-                    let warmed = warmed.unwrap_or_else(WarmResult::Failed);
+                    let failed = |error: FetchError| WarmResult::Failed(error.to_string());
+                    let warmed = warmed.unwrap_or_else(failed);
                     let _ = sender.send((url, warmed));
                 }
             });
@@ -92,6 +94,9 @@ pub fn warm(
         Ok(())
     })
 }
+
+/// Why a URL was not fetched: it is not of the server, or the request failed.
+type FetchError = Box<dyn Error>;
 
 /// The running server, by its configuration.
 struct WarmedServer {
@@ -118,7 +123,8 @@ async fn urls(list: &str, server: &WarmedServer) -> Result<Vec<String>, WarmErro
 
 async fn sitemap(url: &str, server: &WarmedServer) -> Result<String, WarmError> {
     let failed = |why: String| WarmError::Sitemap(url.to_owned(), why);
-    let mut response = get(url, server).await.map_err(failed)?;
+    let response = get(url, server).await;
+    let mut response = response.map_err(|error| failed(error.to_string()))?;
     if response.status != StatusCode::OK {
         return Err(failed(format!("status {}", response.status.as_u16())));
     }
@@ -167,10 +173,10 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Fetches a whole URL: a partial response would not be stored.
-async fn fetch(url: &str, server: &WarmedServer) -> Result<WarmResult, String> {
+async fn fetch(url: &str, server: &WarmedServer) -> Result<WarmResult, FetchError> {
     let mut response = get(url, server).await?;
     while let Some(frame) = response.body.frame().await {
-        frame.map_err(|error| error.to_string())?;
+        frame?;
     }
     let field = response.headers.get("cache-status").unwrap_or_default();
     let field = String::from_utf8_lossy(field);
@@ -185,12 +191,10 @@ async fn fetch(url: &str, server: &WarmedServer) -> Result<WarmResult, String> {
     })
 }
 
-async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String> {
-    let url = Url::parse(url).map_err(|error| error.to_string())?;
-    let listener = url
-        .check_site(&server.plan)
-        .and_then(|()| url.listener(&server.listeners))
-        .map_err(|error: InvalidUrl| error.to_string())?;
+async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, FetchError> {
+    let url = Url::parse(url)?;
+    url.check_site(&server.plan)?;
+    let listener = url.listener(&server.listeners)?;
     let origin = origin(&url, listener)?;
     let mut headers = Headers::new();
     for (name, value) in [
@@ -199,9 +203,7 @@ async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String>
         // The field of browsers, because a compressed response is stored for them.
         ("accept-encoding", "gzip, deflate, br, zstd"),
     ] {
-        headers
-            .try_append(name, value)
-            .map_err(|error| error.to_string())?;
+        headers.try_append(name, value)?;
     }
     let timeouts = Timeouts {
         connect: PATIENCE,
@@ -210,8 +212,7 @@ async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String>
         read: PATIENCE,
         write: PATIENCE,
     };
-    let opened = connect(&origin, None, &timeouts).await;
-    let connection = opened.map_err(|failure| failure.to_string())?;
+    let connection = connect(&origin, None, &timeouts).await?;
     let request = ClientRequest {
         template: RequestTemplate {
             head: Rc::new(ClientRequestHead {
@@ -231,12 +232,11 @@ async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String>
         },
         body: Body::Empty,
     };
-    let sent = connection.send(request).await;
-    sent.map_err(|failure| failure.to_string())
+    Ok(connection.send(request).await?)
 }
 
 /// The address of the server itself on this machine.
-fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
+fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, FetchError> {
     let (address, peer) = match &listener.address {
         ListenAddress::Tcp { address, ipv6_only } => {
             let ip = match address.ip() {
@@ -249,9 +249,7 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
         }
         ListenAddress::Unix { path, .. } => (Address::Unix(Arc::from(path.as_path())), Peer::Unix),
         ListenAddress::Inherited { name } => {
-            return Err(format!(
-                "the address of the socket systemd:{name} is unknown"
-            ));
+            return Err(format!("the address of the socket systemd:{name} is unknown").into());
         }
     };
     let tls = match &listener.tls {
@@ -262,7 +260,7 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
                 verify: false,
                 ..ClientTlsSettings::new(url.host.trim_matches(['[', ']']))
             };
-            Some(Tls::new(&settings).map_err(|error| error.to_string())?)
+            Some(Tls::new(&settings)?)
         }
     };
     let sends_proxy_header = |network: &apus_http::Network| network.contains(&peer);
@@ -306,8 +304,8 @@ impl fmt::Display for WarmError {
     }
 }
 
-impl std::error::Error for WarmError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for WarmError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::File(_, error) | Self::Runtime(error) => Some(error),
             Self::Load(error) => Some(error),

@@ -89,19 +89,19 @@ pub async fn verify(
 }
 
 /// Whether a password is the one of this hash.
-fn matches(password: &[u8], stored: &str) -> Result<bool, String> {
+fn matches(password: &[u8], stored: &str) -> Result<bool, PasswordError> {
     let compared = match Scheme::of(stored) {
         Some(Scheme::Argon2) => Argon2::default().verify_password(password, stored),
         Some(Scheme::ShaCrypt) => ShaCrypt::default().verify_password(password, stored),
         Some(Scheme::Bcrypt) => {
-            return bcrypt::verify(password, stored).map_err(|error| error.to_string());
+            return bcrypt::verify(password, stored).map_err(PasswordError::of);
         }
-        None => return Err("what is stored is no hash of a password".to_owned()),
+        None => return Err(PasswordError::of("what is stored is no hash of a password")),
     };
     match compared {
         Ok(()) => Ok(true),
         Err(HashError::PasswordInvalid) => Ok(false),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(PasswordError::of(error)),
     }
 }
 
@@ -143,12 +143,12 @@ pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
     }
 }
 
-fn hash_with_argon2(password: &str) -> Result<String, String> {
+fn hash_with_argon2(password: &str) -> Result<String, PasswordError> {
     let hashed: Result<PasswordHash, HashError> =
         Argon2::default().hash_password(password.as_bytes());
     match hashed {
         Ok(hash) => Ok(hash.to_string()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(PasswordError::of(error)),
     }
 }
 
@@ -216,7 +216,7 @@ impl PasswordQueue {
     async fn run<T: Send + 'static>(
         &'static self,
         client: Option<IpAddr>,
-        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+        work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
     ) -> Result<T, Error> {
         let ticket = self.enter(client).map_err(QueueError::error)?;
         // The semaphore is never closed.
@@ -227,8 +227,8 @@ impl PasswordQueue {
             drop((ticket, permit));
             done
         });
-        let done = done.await.unwrap_or_else(|error| Err(error.to_string()));
-        done.map_err(|error| PasswordError(error).into())
+        let done = done.await;
+        Ok(done.unwrap_or_else(|error| Err(PasswordError::of(error)))?)
     }
 }
 
@@ -263,6 +263,12 @@ impl QueueError {
 /// An error on hashing or verifying a password.
 #[derive(Clone, Debug)]
 struct PasswordError(String);
+
+impl PasswordError {
+    fn of(cause: impl fmt::Display) -> Self {
+        Self(cause.to_string())
+    }
+}
 
 impl fmt::Display for PasswordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
