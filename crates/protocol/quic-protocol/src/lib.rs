@@ -44,9 +44,10 @@
 //!
 //! # Tests
 //!
-//! Unit tests stand at the end of each module. Two ends on virtual time are in `crates/engine/quic/src/simulation`,
-//! errors of peers with their codes in `crates/engine/quic/tests/it/conformance.rs`, and quinn as the oracle in
-//! `crates/engine/quic/tests/it/interop.rs`.
+//! Unit tests stand at the end of each module. `tests/it` has two ends on virtual time by topic, over a network that loses,
+//! delays, doubles and changes datagrams, with code of its own to read and to change their packets. Transfers with the
+//! settings of an endpoint are in `crates/engine/quic/src/simulation`, errors of peers with their codes in
+//! `crates/engine/quic/tests/it/conformance.rs`, and quinn as the oracle in `crates/engine/quic/tests/it/interop.rs`.
 
 #![forbid(unsafe_code)]
 

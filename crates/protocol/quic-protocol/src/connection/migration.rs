@@ -70,6 +70,9 @@ impl Connection {
         path.first_number = self.spaces.data.sent.next_number();
         path.challenge = Some(random::secret());
         path.is_challenge_pending = true;
+        // Packets that are in flight to the address before may be lost, so that nothing opens the congestion window for the
+        // challenge. A probe is not limited by it.
+        self.spaces.data.probes = self.spaces.data.probes.max(1);
         let timeout = path
             .probe_timeout(self.max_ack_delay())
             // The longer of both paths: the new one has no sample of its round trip yet (RFC 9000 section 8.2.4).

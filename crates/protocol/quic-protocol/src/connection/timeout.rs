@@ -143,6 +143,15 @@ impl Connection {
         // Handshake data is sent again whole: a ClientHello or a flight of certificates is useless with a gap, and it
         // costs a round trip for each packet that is found out to be lost.
         packets.crypto_sent.send_all_again();
+        // A path is validated within three probe timeouts. To find by a later acknowledgement that the challenge is lost
+        // would take too long.
+        if space == Space::Data {
+            self.path.is_challenge_pending |= self.path.challenge.is_some();
+        }
+        self.probe_other_levels(space);
+        let Some(packets) = self.spaces.get_mut(space) else {
+            return;
+        };
         if space == Space::Data
             && !has_data
             && let Some(record) = packets
@@ -152,6 +161,21 @@ impl Connection {
         {
             // The probe has data that the peer may lack, in place of a PING.
             self.streams.on_lost(record);
+        }
+    }
+
+    /// Probes also have the data of the other levels of the handshake (RFC 9002 section 6.2.4). Without it, a server whose
+    /// window is full of Handshake packets could not repeat the ServerHello that its client needs to read them, as an
+    /// Initial packet that was declared lost starts no timer.
+    fn probe_other_levels(&mut self, probed: Space) {
+        for level in [Space::Initial, Space::Handshake] {
+            if level != probed
+                && let Some(packets) = self.spaces.get_mut(level)
+                && (packets.sent.has_ack_eliciting() || packets.crypto_sent.has_pending())
+            {
+                packets.probes = packets.probes.max(1);
+                packets.crypto_sent.send_all_again();
+            }
         }
     }
 }

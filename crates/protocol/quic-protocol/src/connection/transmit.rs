@@ -71,7 +71,12 @@ impl Connection {
         max_datagrams: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let mtu = usize::from(self.path.mtu.current());
+        let mtu = if self.is_probing() {
+            // The path may have stopped to pass larger packets. When no packet arrives, no acknowledgement tells so.
+            usize::from(MIN_MTU)
+        } else {
+            usize::from(self.path.mtu.current())
+        };
         let in_flight = self.spaces.bytes_in_flight();
         let mut limits = SendLimits {
             window: self.path.congestion.window().saturating_sub(in_flight),
@@ -192,6 +197,15 @@ impl Connection {
             segment_size,
             src_ip,
         }
+    }
+
+    /// Whether a probe timeout has expired, and the next packets are probes.
+    #[inline]
+    fn is_probing(&self) -> bool {
+        Space::ALL
+            .into_iter()
+            .filter_map(|space| self.spaces.get(space))
+            .any(|packets| packets.probes > 0)
     }
 
     /// Whether frames other than ACK wait to be sent.
