@@ -12,8 +12,9 @@
 //!
 //! - **No crate for hexadecimal digits**: `hex` and `data-encoding` are in the tree of some programs, but not of an application that
 //!   uses the framework alone, and two functions are all that is needed.
-//! - **A missing source of randomness is an error**, although AWS-LC ends the process in that case: callers have errors anyway, and
-//!   none of them continues with bytes that are zero.
+//! - **The system's random bytes, and `sha2`**: AWS-LC would bring its build tools to a hello world that has no TLS. The kernel's
+//!   `getrandom` reads from the same kind of generator.
+//! - **A missing source of randomness is an error**: callers have errors anyway, and none of them continues with bytes that are zero.
 //!
 //! # Tests
 //!
@@ -24,15 +25,12 @@
 mod hexadecimal;
 mod random;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use sha2::{Digest, Sha256};
 
 pub use hexadecimal::{Hexadecimal, from_hexadecimal};
 pub use random::{NoRandomness, nonce, random_bytes};
 
 /// The SHA-256 digest of bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut found = [0; 32];
-    // The lengths are the same.
-    found.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    found
+    Sha256::digest(bytes).into()
 }

@@ -2,9 +2,10 @@
 
 use std::{error, fmt, io};
 
-use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Random bytes of the system's source for secrets.
 ///
@@ -12,7 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 /// The system has no random bytes.
 pub fn random_bytes<const LENGTH: usize>() -> Result<[u8; LENGTH], NoRandomness> {
     let mut bytes = [0; LENGTH];
-    rand::fill(&mut bytes).map_err(|_| NoRandomness)?;
+    let mut filled = 0;
+    // The system fills up to 256 bytes at once, and a signal may interrupt it.
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match getrandom(rest, GetRandomFlags::empty()) {
+            Ok(length) => filled += length,
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(NoRandomness),
+        }
+    }
     Ok(bytes)
 }
 
