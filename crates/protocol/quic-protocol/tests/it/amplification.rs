@@ -44,16 +44,26 @@ fn each_further_datagram_of_the_client_allows_three_more() {
 #[test]
 fn a_server_that_may_not_send_has_no_probe_timeout() {
     let mut pair = silent_client();
-    pair.run_for(ms(20));
-    pair.lose_all(Client);
-    let before = pair.bytes_sent(Server);
-    let timer = pair.server.next_timer().unwrap() - pair.now;
-    pair.run_for(ms(25_000));
-    assert!(
-        timer > ms(20_000) || pair.bytes_sent(Server) == before,
-        "{timer:?}"
-    );
-    assert!(pair.bytes_sent(Server) <= 3 * 1_200);
+    let mut timers = Vec::new();
+    pair.run_until(|pair| {
+        let begin = pair.begin;
+        timers.extend(pair.server.next_timer().map(|timer| timer - begin));
+        pair.server.end().is_some()
+    });
+    assert_eq!(pair.bytes_sent(Server), 3 * 1_200);
+    timers.dedup();
+    // When it returns memory, and the idle timeout, after the datagram that came at 10 ms.
+    assert_eq!(timers[..2], [ms(10 + 5_000), ms(10 + 30_000)]);
+}
+
+#[test]
+fn a_server_that_may_send_more_has_a_probe_timeout() {
+    let mut pair = Pair::new();
+    pair.run_for(ms(10));
+    assert!(pair.bytes_sent(Server) < 3 * 1_200);
+    let timer = pair.server.next_timer().unwrap();
+    // Three initial round trips of 333 ms (RFC 9002 section 6.2.2).
+    assert_eq!(timer - pair.begin, ms(10 + 999));
 }
 
 /// RFC 9002 section 6.2.2.1: all that the client has sent is acknowledged, and it has nothing to send.

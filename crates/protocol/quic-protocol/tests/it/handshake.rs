@@ -291,17 +291,27 @@ fn a_client_without_a_response_gives_up_after_the_idle_timeout() {
     assert_eq!(pair.time(), ms(30_000));
 }
 
-/// RFC 9001 section 4.8: alert 120, `no_application_protocol`, and 47, `illegal_parameter`, and others are codes of QUIC.
+/// RFC 9001 section 4.8: the code is 0x100 and the alert.
 #[test]
 fn an_alert_of_tls_closes_both_ends() {
-    let mut pair = Pair::with(Settings {
-        // No transport parameters that TLS can read: the client finds none of its connection IDs.
-        edit_server_parameters: Some(std::sync::Arc::new(|_| Vec::new())),
-        ..Settings::default()
-    });
-    pair.run_until(|pair| pair.server.end().is_some());
-    assert_eq!(pair.client.own_error(), Some(0x8));
-    assert_eq!(pair.server.peer_error(), Some(0x8));
+    const NO_APPLICATION_PROTOCOL: u64 = 120;
+    const UNKNOWN_CA: u64 = 48;
+    let other_protocol: fn(&mut rustls::ClientConfig) =
+        |config| config.alpn_protocols = vec![b"other".to_vec()];
+    for (edit, side, alert) in [
+        (other_protocol, Server, NO_APPLICATION_PROTOCOL),
+        (tls::trust_another_authority, Client, UNKNOWN_CA),
+    ] {
+        let mut pair = Pair::with(Settings {
+            edit_client_tls: Some(edit),
+            ..Settings::default()
+        });
+        pair.run_for(ms(100));
+        assert_eq!(pair.end(side).own_error(), Some(0x100 + alert));
+        assert_eq!(pair.end(!side).peer_error(), Some(0x100 + alert));
+        pair.run_for(ms(10_000));
+        assert_eq!((pair.client.drained, pair.server.drained), (1, 1));
+    }
 }
 
 /// RFC 9000 section 12.2.

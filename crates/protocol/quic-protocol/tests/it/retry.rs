@@ -116,16 +116,19 @@ fn a_token_is_used_once() {
     let mut pair = pair();
     pair.handshake();
     pair.connect();
-    pair.run_for(ms(15));
-    let first = pair.sent[0].datagram.clone();
-    pair.handshake();
-    // Another first packet with the same token: the keys of the connection ID are the same, and the connection is known.
-    let before = pair.bytes_sent(Server);
-    let now = pair.now;
-    pair.network.deliver_at(now, first);
-    pair.run_for(ms(100));
-    assert_eq!(pair.server.opened, 2);
-    assert!(pair.bytes_sent(Server) - before <= 3 * 1_200);
+    pair.lose_all(Client);
+    pair.run_for(ms(1));
+    let first = pair.last_packet(Client, PacketType::Initial);
+    assert!(!first.token.is_empty());
+    // Two connections with the same token, of which the second has to prove the address again.
+    for (destination, retries) in [([0xc1; 8], 0), ([0xc2; 8], 1)] {
+        pair.forge(Client, &first.of_another_connection(&destination));
+        pair.step();
+        assert_eq!(pair.server.opened, 2);
+        let packets = pair.packets(Server).into_iter();
+        let found = packets.filter(|packet| packet.kind == PacketType::Retry);
+        assert_eq!(found.count(), retries);
+    }
 }
 
 /// RFC 9000 section 17.2.5.2.

@@ -1,6 +1,7 @@
 //! Two ends on virtual time, and a network between them whose faults follow from a seed.
 
 pub(crate) mod end;
+pub(crate) mod messages;
 pub(crate) mod network;
 pub(crate) mod parameters;
 pub(crate) mod tls;
@@ -39,6 +40,7 @@ pub(crate) struct Settings {
     pub(crate) can_discover_mtu: bool,
     pub(crate) edit_server_parameters: Option<EditParameters>,
     pub(crate) edit_client_parameters: Option<EditParameters>,
+    pub(crate) edit_client_tls: Option<fn(&mut rustls::ClientConfig)>,
 }
 
 impl Default for Settings {
@@ -53,6 +55,7 @@ impl Default for Settings {
             can_discover_mtu: true,
             edit_server_parameters: None,
             edit_client_parameters: None,
+            edit_client_tls: None,
         }
     }
 }
@@ -132,11 +135,12 @@ impl Pair {
     /// Ends whose first connection is not opened yet.
     pub(crate) fn idle(settings: Settings) -> Self {
         let secrets = Arc::new(Secrets::default());
+        let mut client_tls = tls::client_config(Arc::clone(&secrets), settings.has_large_hello);
+        if let Some(edit) = settings.edit_client_tls {
+            edit(&mut client_tls);
+        }
         let config = ClientConfig {
-            tls: Arc::new(tls::client_config(
-                Arc::clone(&secrets),
-                settings.has_large_hello,
-            )),
+            tls: Arc::new(client_tls),
             tokens: Arc::new(TokenStore::default()),
             transport: Arc::new(settings.client),
             version: settings.version,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use apus_quic_protocol::{QuicVersion, ServerOffer, StartTlsSession, TlsSession, TransportError};
-use rcgen::{CertificateParams, CertifiedIssuer, KeyPair, PKCS_ED25519, SerialNumber};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, PKCS_ED25519, SerialNumber};
+use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -64,6 +65,23 @@ pub(crate) fn client_config(secrets: Arc<Secrets>, has_large_hello: bool) -> rus
     config.enable_early_data = true;
     config.key_log = secrets;
     config
+}
+
+/// The client trusts an authority that the server knows nothing of.
+pub(crate) fn trust_another_authority(config: &mut rustls::ClientConfig) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    let name = &mut params.distinguished_name;
+    name.push(DnType::CommonName, "another authority");
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(params.self_signed(&key).unwrap().der().clone())
+        .unwrap();
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider(false)).build();
+    config
+        .dangerous()
+        .set_certificate_verifier(verifier.unwrap());
 }
 
 pub(crate) fn server_config(is_large: bool) -> rustls::ServerConfig {

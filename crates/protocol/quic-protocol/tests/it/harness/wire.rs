@@ -95,6 +95,11 @@ pub(crate) fn integers(fields: &[u64]) -> Vec<u8> {
     fields.iter().flat_map(|field| integer(*field)).collect()
 }
 
+/// A CRYPTO frame.
+pub(crate) fn crypto(offset: u64, data: &[u8]) -> Vec<u8> {
+    [&integers(&[kind::CRYPTO, offset, data.len() as u64]), data].concat()
+}
+
 /// A STREAM frame with an offset and a length.
 pub(crate) fn stream(id: u64, offset: u64, data: &[u8], is_end: bool) -> Vec<u8> {
     let kind = kind::STREAM | 0x6 | u64::from(is_end);
@@ -205,6 +210,8 @@ pub(crate) struct Packet {
     pub(crate) payload: Vec<u8>,
     /// How often the keys were updated before.
     generation: usize,
+    /// The destination from which the keys of an Initial packet follow.
+    initial_destination: Vec<u8>,
     /// The bytes of the packet in its datagram.
     pub(crate) size: usize,
     /// Whether it is made with as many frames as it has, although its header cannot be protected without padding.
@@ -482,6 +489,7 @@ impl Observer {
             first: bytes[0],
             payload: Vec::new(),
             generation: 0,
+            initial_destination: Vec::new(),
             size: bytes.len(),
             is_without_padding: false,
         };
@@ -503,7 +511,8 @@ impl Observer {
         };
         let expected = self.expected[sender as usize][header.kind.space()];
         for generation in generations {
-            for keys in self.keys(sender, header.kind, header.version, generation) {
+            let keys = self.keys(sender, header.kind, header.version, generation);
+            for (position, keys) in keys.into_iter().enumerate() {
                 let at = header.number_at;
                 let mask = keys.header.new_mask(bytes.get(at + 4..at + 20)?).ok()?;
                 let mut head = bytes[..at + 4].to_vec();
@@ -533,6 +542,9 @@ impl Observer {
                     packet.number = number;
                     packet.payload = payload;
                     packet.generation = generation;
+                    if header.kind == PacketType::Initial {
+                        packet.initial_destination = self.initial_destinations[position].clone();
+                    }
                     self.expected[sender as usize][header.kind.space()] = expected.max(number + 1);
                     return Some(packet);
                 }
@@ -566,19 +578,11 @@ impl Observer {
         }
         let at = bytes.len();
         bytes.extend(&packet.number.to_be_bytes()[8 - length..]);
-        let keys = self.keys(sender, packet.kind, packet.version, packet.generation);
-        let keys = keys.last().filter(|_| packet.kind == PacketType::Initial);
-        let first;
-        let keys = match keys {
-            Some(keys) => keys,
-            None => {
-                first = self
-                    .keys(sender, packet.kind, packet.version, packet.generation)
-                    .into_iter()
-                    .next()
-                    .expect("the secret is known");
-                &first
-            }
+        let keys = if packet.kind == PacketType::Initial {
+            PacketKeys::initial(packet.version, &packet.initial_destination, sender)
+        } else {
+            let keys = self.keys(sender, packet.kind, packet.version, packet.generation);
+            keys.into_iter().next().expect("the secret is known")
         };
         keys.packet
             .seal_in_place_append_tag(keys.nonce(packet.number), Aad::from(&bytes), &mut payload)
@@ -599,6 +603,15 @@ impl Packet {
         Self {
             number: self.number + distance,
             payload: payload.to_vec(),
+            ..self.clone()
+        }
+    }
+
+    /// The same first packet of a client, in another connection.
+    pub(crate) fn of_another_connection(&self, destination: &[u8]) -> Self {
+        Self {
+            destination: destination.to_vec(),
+            initial_destination: destination.to_vec(),
             ..self.clone()
         }
     }
