@@ -49,6 +49,11 @@ impl Assembler {
         !self.ready.is_empty()
     }
 
+    /// Whether it holds no data, neither to read nor behind a gap.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.ahead.is_empty()
+    }
+
     /// The memory that it takes for data, in bytes.
     #[inline]
     pub(crate) fn memory(&self) -> usize {

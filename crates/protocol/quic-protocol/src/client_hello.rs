@@ -18,6 +18,8 @@ pub(crate) struct ClientHelloFacts<'a> {
     pub(crate) has_early_data: bool,
     /// Whether there are transport parameters of a draft.
     pub(crate) has_draft_parameters: bool,
+    /// Whether there is a session ID, which TLS over TCP has for middleboxes.
+    pub(crate) has_session_id: bool,
 }
 
 impl<'a> ClientHelloFacts<'a> {
@@ -37,7 +39,10 @@ impl<'a> ClientHelloFacts<'a> {
         reader.bytes(compressions.into())?;
         let length = short(&mut reader)?;
         let mut extensions = Reader::new(reader.bytes(length.into())?);
-        let mut facts = Self::default();
+        let mut facts = Self {
+            has_session_id: session > 0,
+            ..Self::default()
+        };
         while !extensions.is_empty() {
             let extension = short(&mut extensions)?;
             let length = short(&mut extensions)?;
@@ -62,7 +67,7 @@ fn short(reader: &mut Reader<'_>) -> Option<u16> {
 pub(crate) fn message(extensions: &[u8]) -> Vec<u8> {
     let mut message = vec![1, 0, 0, 0, 3, 3];
     message.extend([7; 32]);
-    message.extend([2, 8, 8]);
+    message.push(0);
     message.extend([0, 4, 0x13, 1, 0x13, 2]);
     message.extend([1, 0]);
     message.extend((extensions.len() as u16).to_be_bytes());
@@ -82,6 +87,7 @@ mod tests {
             parameters: Some(&[1, 2, 3]),
             has_early_data: true,
             has_draft_parameters: false,
+            has_session_id: false,
         };
         assert_eq!(facts, Some(expected));
         for length in 0..message.len() {

@@ -133,7 +133,8 @@ impl ServerOffer {
     /// prefers (RFC 9368 section 2.3), but stays where early data follows, whose keys are those of the first version.
     ///
     /// # Errors
-    /// The transport parameters have the type of a draft, which is none of QUIC (RFC 9001 section 8.2).
+    /// The transport parameters have the type of a draft, which is none of QUIC (RFC 9001 section 8.2), or there is a
+    /// session ID (section 8.4).
     pub fn respond(
         mut self,
         client_hello: &[u8],
@@ -141,6 +142,12 @@ impl ServerOffer {
         // The ClientHello is read here, too: rustls takes the version and the parameters of this end when its
         // connection is made, before it reads anything.
         let facts = ClientHelloFacts::read(client_hello).unwrap_or_default();
+        // BoringSSL rejects it, too: it would have to be repeated in the ServerHello, for nobody.
+        if facts.has_session_id {
+            return Err(TransportError::protocol_violation(
+                "a session ID in a ClientHello",
+            ));
+        }
         // h3spec sends them alone and expects an error. A client that sends both is served.
         if facts.has_draft_parameters && facts.parameters.is_none() {
             return Err(TransportError::new(

@@ -127,7 +127,11 @@ impl Connection {
                 "transport parameters are missing",
             ));
         }
+        if self.spaces.handshake.is_some() {
+            self.check_is_consumed(Space::Initial)?;
+        }
         if !self.tls.is_handshaking() {
+            self.check_is_consumed(Space::Handshake)?;
             match self.side {
                 Side::Client => self.complete_client()?,
                 Side::Server => self.complete_server(now),
@@ -136,6 +140,20 @@ impl Connection {
             self.restart_idle_timer(now);
         }
         Ok(())
+    }
+
+    /// No data of an encryption level may be left when TLS has the keys of the next one (RFC 9001 section 4.1.3).
+    // TLS finds what follows its last message of the level. This finds what waits behind a gap: bytes that were sent with
+    // keys that anybody may have would otherwise stay in the connection.
+    fn check_is_consumed(&mut self, space: Space) -> Result<(), TransportError> {
+        let packets = self.spaces.get_mut(space);
+        if packets.is_none_or(|packets| packets.crypto_received.is_empty()) {
+            Ok(())
+        } else {
+            Err(TransportError::protocol_violation(
+                "handshake data is left of an encryption level that is over",
+            ))
+        }
     }
 
     /// Moves what TLS writes into CRYPTO frames.

@@ -21,6 +21,8 @@ mod idle;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod migration;
 #[cfg(test)]
 mod mtu;

@@ -148,6 +148,8 @@ impl Pair {
         let mut server_tls = tls::server_config(settings.has_large_certificate);
         let sessions = Arc::new(tls::Sessions::default());
         server_tls.session_storage = sessions.clone();
+        // The server has secrets before the client has them, and its packets are read when they are sent.
+        server_tls.key_log = secrets.clone();
         #[expect(clippy::arc_with_non_send_sync, reason = "a test is one thread")]
         let server = ServerConfig {
             tls: Arc::new(TestTls {

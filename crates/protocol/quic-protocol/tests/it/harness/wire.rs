@@ -252,7 +252,7 @@ impl fmt::Debug for Packet {
     }
 }
 
-/// The secrets of the connections, which TLS of the client logs.
+/// The secrets of the connections, which TLS of both ends logs.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets(Mutex<HashMap<String, Vec<u8>>>);
 
