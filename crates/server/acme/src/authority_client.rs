@@ -75,6 +75,13 @@ impl AuthorityObservations {
         })
     }
 
+    /// Whether another request may succeed where the last one did not: it was refused, or the authority failed at it (500), and
+    /// is not merely overloaded.
+    pub(crate) fn is_failure_of_the_request(&self) -> bool {
+        let status = self.status.load(Ordering::Relaxed);
+        self.is_refusal() || status == StatusCode::INTERNAL_SERVER_ERROR.as_u16()
+    }
+
     /// The alternative chains of the certificate in the last response.
     pub(crate) fn alternatives(&self) -> Vec<String> {
         self.with_links(|links| links.alternatives.clone())
@@ -326,6 +333,26 @@ mod tests {
         // The connection of the next request breaks off.
         observations.begin_request();
         assert!(!observations.is_refusal());
+    }
+
+    #[test]
+    fn an_authority_that_fails_at_a_request_may_accept_another_and_an_overloaded_one_not() {
+        let observations = AuthorityObservations::default();
+        for (status, expected) in [
+            (StatusCode::CONFLICT, true),
+            (StatusCode::INTERNAL_SERVER_ERROR, true),
+            (StatusCode::BAD_GATEWAY, false),
+            (StatusCode::SERVICE_UNAVAILABLE, false),
+            (StatusCode::TOO_MANY_REQUESTS, false),
+            (StatusCode::CREATED, false),
+        ] {
+            observations.note(status, &HeaderMap::new());
+            assert_eq!(
+                observations.is_failure_of_the_request(),
+                expected,
+                "{status}"
+            );
+        }
     }
 
     #[test]

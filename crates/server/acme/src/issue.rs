@@ -304,10 +304,13 @@ impl CertificateOrder<'_> {
             None => account.new_order(&new()).await?,
             Some(replaced) => match account.new_order(&new().replaces(replaced)).await {
                 Ok(order) => order,
-                // An authority may have forgotten that certificate, or accept no such facts.
+                // An authority may have forgotten that certificate, accept no such facts, or fail at looking it up: Pebble 2.10.1
+                // responds `serverInternal` for one in 256, whose serial number has a leading zero byte in DER. That must not
+                // keep a site from its next certificate.
                 Err(error) => {
                     let error = IssueError::from(error);
-                    if !(self.observations.is_refusal() && error.is_of_the_request()) {
+                    let is_failure = self.observations.is_failure_of_the_request();
+                    if !(is_failure && error.is_of_the_request()) {
                         return Err(error);
                     }
                     account.new_order(&new()).await?

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::pebble::{BLOCKED, Pebble};
 use super::{CertificateTest, PebbleOptions};
 use crate::disk::PreparedDisk;
-use crate::harness::{free_port, wait_until};
+use crate::harness::{Home, free_port, wait_until};
 
 /// A DNS server that knows every name, and no address of any.
 pub(super) fn empty_resolver() -> u16 {
@@ -285,6 +285,47 @@ fn an_order_that_cannot_be_looked_at_for_a_while_is_not_replaced() {
     let _authority = between("");
     test.home.expect(&renew, 0);
     assert_eq!(test.pebble.orders(), 3);
+}
+
+/// A certificate with the key identifier of the authority and a serial number that begins with a zero byte in DER, for which the
+/// authority finds no order.
+fn with_serial_that_begins_with_zero(chain: &str, key: &str, home: &Home) -> String {
+    home.write("chain.pem", chain);
+    home.write("key.pem", key);
+    let script = r#"
+        identifier=$(openssl x509 -in chain.pem -noout -ext authorityKeyIdentifier | tail -n 1 | tr -d ' :')
+        length=$(printf '%02x' $((${#identifier} / 2)))
+        outer=$(printf '%02x' $((${#identifier} / 2 + 2)))
+        openssl req -x509 -key key.pem -days 30 -subj / -set_serial 0xffeeddccbbaa99 \
+            -addext subjectAltName=DNS:shop.example.com -addext "2.5.29.35=DER:30${outer}80${length}${identifier}"
+    "#;
+    let output = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(home.path(""))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_authority_that_fails_at_finding_the_certificate_before_issues_the_next_one() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("", "\"shop.example.com\"", "");
+    let apus = test.serve();
+    test.wait_until_served("shop.example.com");
+    drop(apus);
+    let (chain, key) = test.pair("shop.example.com");
+    let leaf = with_serial_that_begins_with_zero(&chain, &key, &test.home);
+    let pair = "acme/certificates/shop.example.com/certificate.pem";
+    test.home.write(pair, leaf + &key);
+    let _apus = test.serve();
+    let serial = test.serial("shop.example.com");
+    assert_eq!(serial.trim(), "serial=FFEEDDCCBBAA99");
+    test.home.expect(&["cert", "renew", "shop.example.com"], 0);
+    test.wait_until_served("shop.example.com");
+    assert_ne!(test.serial("shop.example.com"), serial);
+    assert_eq!(test.pebble.orders(), 2);
 }
 
 #[test]
