@@ -93,7 +93,7 @@ conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which i
 	$(CARGO) test --locked -p apus-client --test it -- framing h2 persistence
 	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load
 
-tools: ## install what the tests need, as far as it is missing
+tools: ## install what the tests need and this machine lacks
 	@.ci/tools
 
 clean: ## remove what was built

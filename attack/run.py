@@ -26,7 +26,7 @@ BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "apus"
-    parser.add_argument("--binary", type=Path, default=default, help="the apus binary (default: that of the release build)")
+    parser.add_argument("--binary", type=Path, default=default, help="the apus binary (default: the release build)")
     parser.add_argument("--address", metavar="127.0.0.1:PORT",
                         help="a server that runs on this machine, in place of the binary; only what needs no configuration is tried")
     parser.add_argument("--tls-port", type=int, help="where the server of --address speaks TLS")

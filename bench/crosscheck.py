@@ -2,9 +2,9 @@
 """What `apus bench` reports, beside h2load, k6 and wrk, on servers whose schedule is known.
 
 Each generator sends the same load to `crosscheck/server.go`, over HTTP/1.1 and HTTP/2, and its counts and percentiles are compared with the
-schedule, and with those of the others. The exit status is 1 if they are apart by more than the bound.
+schedule, and with the other generators. The exit status is 1 if they are apart by more than the bound.
 
-The bound is 1% and 3 ms, and for h2load in the open loop the time that it sends late. Histograms have three digits, which is less than 1%. All times are those of timers, which wake a program up after up
+The bound is 1% and 3 ms, and for h2load in the open loop the time that it sends late. Histograms have three digits, which is less than 1%. All times come from timers, which wake a program up after up
 to a millisecond on a machine whose few processors are shared by the server and the generator; k6 adds most, since it interprets JavaScript."""
 
 import argparse
@@ -42,7 +42,7 @@ class Measured:
 
     @staticmethod
     def of_latencies(latencies, failed=0):
-        """Percentiles as they are defined: the smallest latency that so many are not above."""
+        """Percentiles as they are defined: the smallest latency that this share of all latencies does not exceed."""
         ordered = sorted(latencies)
         at = {name: ordered[max(math.ceil(share * len(ordered)), 1) - 1] for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1))}
         return Measured(len(ordered), failed, at | {"mean": sum(ordered) / len(ordered)})

@@ -162,7 +162,7 @@ static ssize_t send_piece(int fd, uint64_t owed)
 	return sendfile(fd, body_file, &at, left);
 }
 
-/* Writes what is owed, as far as the socket takes it. -1: the connection is over. */
+/* Writes of what is owed what the socket takes. -1: the connection is over. */
 static int write_owed(int fd, struct connection *c)
 {
 	while (c->owed && body_file >= 0) {

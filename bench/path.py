@@ -28,7 +28,7 @@ SERVER, CLIENT = "apus-path-server", "apus-path-client"
 SERVER_IP, CLIENT_IP = "10.99.0.1", "10.99.0.2"
 PORT = 8443
 RATE_MBIT = 500
-# The goal: HTTP/3 takes at most so many times as long.
+# The goal: HTTP/3 takes at most this many times as long.
 MOST_RATIO = 1.1
 # Bytes that TCP may have in its buffers, so that they are not what limits HTTP/2.
 TCP_BUFFER = 64 * MB
@@ -189,7 +189,7 @@ def http2_seconds(url, size):
 
 
 def http3_seconds(program, url, size):
-    # With a connection for each request, its time has the handshake in it, as that of h2load.
+    # With a connection for each request, its time has the handshake in it, as the time of h2load has.
     command = inside(CLIENT, program, "bench", url, "--http3", "--insecure", "--json", "--i-own-this-host", "--no-probe", "--close",
                      "--connections", 1, "--requests", 1, "--timeout", "1h", "--receive-window", DOWNLOAD_WINDOW, "--length", size)
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-/* An origin with a limit: it works on so many requests at a time, each for so long.
+/* An origin with a limit: it works on a number of requests at a time, each for a fixed time.
  *
  *     slow_origin PORT WORKERS MILLISECONDS
  *

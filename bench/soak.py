@@ -117,7 +117,7 @@ def soak_php(binary, core, load_core, seconds):
     """Over FastCGI, where a killed process costs the request that it worked on, and with workers, where the request is sent again."""
     workers = f'fastcgi = {{ front_controller = "/mixed.php", workers = {{ mode = "classic", min = {PROCESSES}, max = {PROCESSES} }} }}'
     exits = []
-    # One process is left for other requests than those of workers.
+    # One process is left for requests that no worker handles.
     for name, processes, fastcgi, costs in (("apus", PROCESSES, "", 1), ("resident", PROCESSES + 1, workers, 0)):
         stack = php.Stack(processes)
         try:
@@ -132,7 +132,7 @@ def soak_php(binary, core, load_core, seconds):
 
 
 def kill_and_reload(server, php_pid, binary, core, seconds, costs):
-    """Each killed process may cost so many responses."""
+    """Each killed process may cost `costs` responses."""
     reloads, killed, failures, samples = 0, 0, [], []
     with concurrent.futures.ThreadPoolExecutor() as pool:
         requesting = pool.submit(checked.run, core, server.clear, "/mixed.php", CLIENTS, seconds)

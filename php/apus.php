@@ -1288,7 +1288,7 @@ namespace Apus\Runtime {
         }
     }
 
-    /** The output buffer below those of the application: printed output never reaches the FastCGI server. */
+    /** The output buffer below the buffers of the application: printed output never reaches the FastCGI server. */
     final class Output
     {
         /** The size from which on a body is sent before it is complete. */
@@ -1338,7 +1338,7 @@ namespace Apus\Runtime {
         private static function chunk(): int
         {
             if (Output::$removable) {
-                // The buffer is in the place of that of `output_buffering`: what PHP would have flushed cannot be removed.
+                // The buffer replaces the one of `output_buffering`: what PHP would have flushed cannot be removed.
                 return Output::$size ?: self::CHUNK;
             }
             // What leaves the buffer of `output_buffering` is output that flush() sends, also while that buffer exists.
@@ -1536,7 +1536,7 @@ namespace Apus\Runtime {
 
         /**
          * The field lines without a cookie with a session ID that the client has already, and with the script's own date: the
-         * cache limiter takes that of the script which PHP runs, the runtime.
+         * cache limiter takes the date of the script which PHP runs, the runtime.
          *
          * @param list<string> $lines
          * @return list<string>
@@ -1788,7 +1788,7 @@ namespace Apus\Runtime {
         }
     }
 
-    /** Random numbers of a generator that a request may seed: those of the next one do not depend on it. */
+    /** Random numbers of a generator that a request may seed: the numbers of the next request do not depend on it. */
     final class RandomNumbers
     {
         private static string $seeds = '';
@@ -1935,7 +1935,7 @@ namespace Apus\Runtime {
             ];
         }
 
-        /** The domains of gettext. PHP cannot list them, so those of the application and the last one of the request are restored. */
+        /** The domains of gettext. PHP cannot list them, so the domains of the application and the last one of the request are restored. */
         private static function domains(): array
         {
             $current = static fn (): string => (string) \textdomain(null);
@@ -2285,7 +2285,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** Loads a package of Illuminate: with Composer's autoloader, or that of Debian's package. */
+        /** Loads a package of Illuminate: with Composer's autoloader, or the autoloader of Debian's package. */
         public static function load(string $package, string $class): void
         {
             if (!\class_exists($class) && \stream_resolve_include_path("Illuminate/$package/autoload.php") !== false) {
@@ -2650,7 +2650,8 @@ namespace Apus\Runtime {
         {
             $block = \implode("\r\n", Session::ownLines(\headers_list())) . "\r\n";
             if (\stripos("\n$block", "\nContent-Type:") !== false) {
-                // PHP does not send a type with 304: it would replace that of the stored response. An empty one says nothing.
+                // PHP does not send a type with 304: it would replace the type of the stored response. An empty one says
+                // nothing.
                 $none = \http_response_code() === 304 ? '[^\r]*' : '[ \t]*';
                 $block = (string) \preg_replace("/^Content-Type:$none\r\n/im", '', $block);
             } elseif (\http_response_code() !== 304 && ($type = Worker::defaultType()) !== '') {
@@ -2937,7 +2938,7 @@ namespace Apus\Runtime {
             }
         }
 
-        /** The first shutdown function that PHP calls: those of the application follow, then the second part. */
+        /** The first shutdown function that PHP calls: the functions of the application follow, then the second part. */
         public static function shutdown(): void
         {
             if (Worker::$phase === self::ENDED || \getmypid() !== Worker::$pid) {
@@ -3665,7 +3666,8 @@ namespace Apus {
          * parameters of the path by name.
          *
          * @param list<string> $methods
-         * @param list<string|callable> $middlewares of this route, inside of those of its group: names, classes or functions
+         * @param list<string|callable> $middlewares of this route, inside of the middlewares of its group: names, classes or
+         * functions
          */
         public function on(array $methods, string $path, callable|array|string $handler, array $middlewares = []): static
         {
@@ -3682,8 +3684,8 @@ namespace Apus {
          *
          * @param list<string|callable> $middlewares names, classes or functions
          * @param callable(self): mixed $routes adds them
-         * @param string $namespace of the classes in `'Controller@method'`, within that of the outer group; absolute if it
-         *     begins with a backslash
+         * @param string $namespace of the classes in `'Controller@method'`, within the namespace of the outer group;
+         * absolute if it begins with a backslash
          */
         public function group(string $prefix, array $middlewares, callable $routes, string $namespace = ''): static
         {
@@ -4333,7 +4335,7 @@ namespace Apus {
             return $constructor === null ? [] : $this->plan($constructor, []);
         }
 
-        /** @internal by App: throws if a service cannot be made, as far as that can be known without making it. */
+        /** @internal by App: throws if it is known, without making it, that a service cannot be made. */
         public function check(string $class): void
         {
             if ($class === Request::class || isset($this->plans[$class]) || ($this->makers[$class][0] ?? null) !== null) {
@@ -5230,14 +5232,14 @@ namespace {
             return Worker::responseHeaders();
         }
 
-        /** FrankenPHP's levels, which are those of Go's log/slog. */
+        /** FrankenPHP's levels, which Go's log/slog defines. */
         define('FRANKENPHP_LOG_LEVEL_DEBUG', -4);
         define('FRANKENPHP_LOG_LEVEL_INFO', 0);
         define('FRANKENPHP_LOG_LEVEL_WARN', 4);
         define('FRANKENPHP_LOG_LEVEL_ERROR', 8);
 
         /**
-         * A line for the server's log, with any level: that of the next lower constant counts.
+         * A line for the server's log, with any level: the next lower constant counts.
          *
          * @param array<string, mixed> $context
          */

@@ -115,7 +115,7 @@ def reads_parameters(request, _):
     return origin.respond(request, "Cache-Control: max-age=600\r\n", body=repr(found).encode())
 
 
-@attack("Fields that Connection names: those of the key and of Vary", "CVE-2022-31813", [CACHE])
+@attack("Fields of the key and of Vary that Connection names", "CVE-2022-31813", [CACHE])
 def nominated_by_connection(target):
     def swapped(path, field):
         vary = f"Vary: {field}\r\n" if path.startswith("/cached/") else ""

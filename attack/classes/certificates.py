@@ -1,11 +1,11 @@
-"""Certificates on demand: names that a client invents cost next to nothing, and do not keep those of others from being looked for."""
+"""Certificates on demand: names that a client invents cost next to nothing, and do not delay the look-ups of other names."""
 
 import time
 
 from harness.attack import ON_DEMAND, PROCESS, attack, require
 from harness.http1 import Connection
 
-# What docs/certificates.md allows one client: so many names at once, and one more after so many seconds.
+# What docs/certificates.md allows one client: this number of names at once, and one more after this number of seconds.
 NAMES_AT_ONCE, SECONDS_PER_NAME = 16, 4
 
 

@@ -14,7 +14,7 @@ BODY = "0\r\n\r\n"
 
 
 def refused_or_one(target, cases, behind=True):
-    """Sends messages in which `PATH` stands for a path of the case and `LENGTH` for that of its body, each with a request
+    """Sends messages in which `PATH` stands for a path of the case and `LENGTH` for the length of its body, each with a request
     smuggled behind it."""
 
     def judge(case):

@@ -104,6 +104,6 @@ def small_pieces(target):
         h3.assert_serves(target, HONEST)
         each = (target.cpu() - before) / packets
         require(each < 0.0004, f"{each * 1e6:.0f} us of CPU for a packet")
-        return f"{each * 1e6:.0f} us of CPU for a packet, with those of the honest clients beside it"
+        return f"{each * 1e6:.0f} us of CPU for a packet, including the packets of the honest clients beside it"
     finally:
         client.close()

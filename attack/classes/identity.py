@@ -19,7 +19,7 @@ IDENTITY = (
 
 
 def reached_origin(target, names, source=None):
-    """Those of these fields whose value the origin gets to see as the client sent it."""
+    """The fields among `names` whose value the origin gets to see as the client sent it."""
 
     def judge(name):
         token, evil = target.token(), target.token()

@@ -42,7 +42,7 @@ def log_bytes(target):
 
 
 def flood(target, cause):
-    """So many events; honest clients are served between them."""
+    """Many events of one cause; honest clients are served between them."""
     before = log_bytes(target)
     for number in range(EVENTS):
         cause(number)

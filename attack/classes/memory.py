@@ -178,7 +178,7 @@ def socket_frame(first, payload, announced=None):
 
 
 def sockets(target, number, sent):
-    """So many WebSockets that each sent these bytes."""
+    """This number of WebSockets, each of which sent these bytes."""
     # The application is known to take sockets once it is booted.
     target.get("/", host="sockets.test", timeout=30)
     with contextlib.ExitStack() as stack:

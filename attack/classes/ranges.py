@@ -93,7 +93,7 @@ def invented_codings(target):
 
 
 def work(target, path, fields, clients):
-    """The processor time that so many requests cost whose clients go away without reading."""
+    """The processor time of a number of requests whose clients go away without reading."""
     before = target.cpu()
     for _ in range(clients):
         with target.connect() as connection:

@@ -16,7 +16,7 @@ CLIENTS = 400
 
 
 def crowd(target, number=CLIENTS, *, message=b"", address=None, receive_bytes=None):
-    """So many connections that each sent a message; honest clients are served between them and after them."""
+    """This number of connections, each of which sent a message; honest clients are served between them and after them."""
     clients = []
     try:
         for position in range(number):
@@ -94,7 +94,7 @@ def vanishing(target):
     def descriptors():
         from comparison import process
         import os
-        # Not those of PHP, whose processes come and go by themselves.
+        # Without PHP, whose processes come and go by themselves.
         own = [member for member in process.tree(target.pid) if not Path(f"/proc/{member}/comm").read_text().startswith("php")]
         return sum(len(os.listdir(f"/proc/{member}/fd")) for member in own)
 

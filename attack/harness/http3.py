@@ -121,7 +121,7 @@ class Client:
         return int(status[0]) if status else None
 
     def send_frames(self, frames):
-        """Sends one packet with these frames, beside those of aioquic, unless the connection is over."""
+        """Sends one packet with these frames, beside the frames of aioquic, unless the connection is over."""
         crypto = self.quic._cryptos[self.tls.Epoch.ONE_RTT]
         if not crypto.send.is_valid():
             return

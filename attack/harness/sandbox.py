@@ -41,7 +41,7 @@ $app->run();
 
 
 def prose(size):
-    """Text that compresses to about a third, as that of people does."""
+    """Text that compresses to about a third, as human text does."""
     numbers = random.Random(7)
     words = ["".join(numbers.choices("etaoinshrdlu", k=numbers.randint(2, 9))) for _ in range(4000)]
     lines = (" ".join(numbers.choices(words, k=12)) for _ in range(size // 60))

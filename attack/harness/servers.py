@@ -299,7 +299,7 @@ class Server:
         self.process = None
 
     def start(self, descriptors=None):
-        """Starts it anew, with so many open files at most."""
+        """Starts it anew, with this limit of open files."""
         self.stop()
         self.prepare()
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None

@@ -35,7 +35,7 @@ SIZES = {"pss": ("bytes", 1e6), "per-connection": ("bytes", 1), "growth": ("byte
 
 @dataclass(frozen=True)
 class Target:
-    """`metric` of Apus, divided by that of `versus` (nothing: as it is; several: the best of them), against a bound."""
+    """`metric` of Apus, divided by the same of `versus` (nothing: as it is; several: the best of them), against a bound."""
 
     metric: str
     versus: str | tuple

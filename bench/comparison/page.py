@@ -20,7 +20,7 @@ LOAD = ("requests_per_second", "cpu_us", "busy", "p99_us")
 
 @dataclass(frozen=True)
 class Table:
-    """One row for each case, with ratios of one metric of Apus to that of each peer."""
+    """One row for each case, with ratios of one metric of Apus to the same metric of each peer."""
 
     title: str
     cases: tuple
@@ -102,7 +102,7 @@ def _origin(runs, results):
         host = f"{run['host']['cpu']} ({run['host']['cores']} cores, Linux {run['host']['kernel'].split('-')[0]})"
         by_host.setdefault((host, run["rounds"], run["seconds"]), []).append(
             f"[{name}](bench/results/{name}.json) at {run['host']['commit']}")
-    # A list, as machines differ: rows of one are not to be compared with those of another.
+    # A list, as machines differ: rows of one are not to be compared with rows of another.
     lines = [f"- {host}, {_extent(rounds, seconds)}: {', '.join(stored)}." for (host, rounds, seconds), stored in by_host.items()]
     return "\n".join([_wrapped(f"Measured with {', '.join(versions)}. The runs:", ""), "", *map(_wrapped, lines)])
 

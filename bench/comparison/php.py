@@ -25,7 +25,7 @@ php_fastcgi = "{folder}/fpm.sock"
 
 
 class Stack:
-    """A PHP-FPM with so many processes, and its scripts."""
+    """A PHP-FPM with a number of processes, and its scripts."""
 
     def __init__(self, children):
         self.folder = RUN / "php"

@@ -89,7 +89,7 @@ def of_php(row):
 
 
 def share(entry, row, versus):
-    """CPU per request, as a share of that of another server."""
+    """CPU per request, as a share of the CPU of another server."""
     other = entry["servers"].get(versus, {}).get("cpu_us")
     return f"{row['cpu_us'] / other:.2f}" if other else ""
 

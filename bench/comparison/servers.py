@@ -119,7 +119,7 @@ def build_apus():
 
 @functools.cache
 def generator():
-    """`apus`, whose `bench` is the load generator for HTTP/3: the program in `APUS_GENERATOR`, or that of this checkout, which is
+    """`apus`, whose `bench` is the load generator for HTTP/3: the program in `APUS_GENERATOR`, or the one of this checkout, which is
     built once. It stays the same when another build is measured."""
     given = os.environ.get("APUS_GENERATOR")
     return Path(given).resolve() if given else build_apus().resolve()

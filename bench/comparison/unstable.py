@@ -1,4 +1,4 @@
-"""Programs of Debian unstable, unpacked beside those of this system: its nginx has HTTP/3, and is the newest."""
+"""Programs of Debian unstable, unpacked beside the programs of this system: its nginx has HTTP/3, and is the newest."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def nginx():
 
 
 def _fetch():
-    """By apt, with lists and settings of its own: those of the system stay as they are."""
+    """By apt, with separate lists and settings: the lists and settings of the system stay as they are."""
     print("fetching", *PACKAGES, "of Debian unstable", flush=True)
     for folder in ("lists/partial", "archives/partial", "packages"):
         (FOLDER / folder).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """libapus for Python, by cffi (Debian: python3-cffi): the functions of apus.h as `lib`, and WSGI applications (PEP 3333) by `serve`.
 
-It reads the header, so that every function is there as it is documented. APUS_HEADER names another one than those of FOLDERS.
+It reads the header, so that every function is there as it is documented. APUS_HEADER names a header outside of FOLDERS.
 """
 import io
 import os
@@ -20,7 +20,7 @@ def _declarations(header):
     kept, conditions = [], []
     for line in re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL).splitlines():
         directive = line.split(" ")[0] if line.startswith("#") else ""
-        if directive in ("#if", "#ifdef"):  # those of the header ask for C++ or C23
+        if directive in ("#if", "#ifdef"):  # the header's directives ask for C++ or C23
             conditions.append(False)
         elif directive == "#ifndef":
             conditions.append(True)

@@ -49,7 +49,7 @@ pub fn shared_cache(data: &[u8]) {
     );
 }
 
-/// The address of the trusted proxy, and that of other clients.
+/// The address of the trusted proxy, and the address of other clients.
 const PROXY: &str = "192.0.2.9";
 const STRANGER: &str = "192.0.2.7";
 

@@ -24,8 +24,8 @@ struct Figures {
 /// The number of values in a minute.
 const KEPT: usize = 60;
 
-/// The broadcast of values to all pages. A new page gets those of the last minute first, a page that
-/// reconnects those that it missed.
+/// The broadcast of values to all pages. A new page gets the values of the last minute first, a page
+/// that reconnects the values that it missed.
 pub fn figures() -> Broadcast {
     Broadcast::new(BroadcastSettings {
         kept: KEPT,

@@ -47,7 +47,8 @@ pub(super) fn call() {
     );
 }
 
-/// Sends bytes to the worker, and lets that work until it closes the connection, or until nothing happened in so many steps.
+/// Sends bytes to the worker, and lets that work until it closes the connection, or until nothing happened in `patience`
+/// steps.
 pub(super) fn exchange(request: &[u8], patience: Option<usize>) -> Vec<u8> {
     let mut client = connect();
     client.write_all(request).expect("the socket has room");

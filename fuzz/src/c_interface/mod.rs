@@ -14,8 +14,8 @@ use apus_capi::{ApusStatus, ApusStr, apus_last_error, apus_last_error_parts, apu
 use input::take_mistakes;
 
 /// The first byte selects what the others call: functions that make and combine objects, functions of a handler and of what it
-/// defers, or those of a WebSocket. Whatever the order, mistakes are errors with a text: nothing panics, each object can be freed,
-/// and each request that waits for its response gets one.
+/// defers, or functions of a WebSocket. Whatever the order, mistakes are errors with a text: nothing panics, each object can be
+/// freed, and each request that waits for its response gets one.
 pub fn c_interface(data: &[u8]) {
     static LOG: Once = Once::new();
     LOG.call_once(|| {

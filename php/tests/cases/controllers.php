@@ -26,7 +26,7 @@ return [
         check($worker->request(parameters('/qualified'))->body, '<p>1 /qualified</p>', 'without a group');
         $worker->stop();
     },
-    'middlewares of a single route, inside of those of its group' => static function (Server $server): void {
+    'middlewares of a single route, inside of the middlewares of its group' => static function (Server $server): void {
         $worker = $server->worker('native', CONTROLLERS);
         check($worker->request(parameters('/home/'))->fields['x-trail'], ['b', 'a'], 'group and route');
         check($worker->request(parameters('/home/bare'))->fields['x-trail'], ['a'], 'the group only');

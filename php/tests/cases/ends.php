@@ -7,7 +7,7 @@ declare(strict_types=1);
 namespace Apus\Tests;
 
 return [
-    'exit() sends the output, also that of shutdown functions' => static function (Server $server): void {
+    'exit() sends the output, also the output of shutdown functions' => static function (Server $server): void {
         for ($i = 0; $i < 3; $i++) {
             $worker = $server->worker('worker', APP . '/worker.php');
             check($worker->request(parameters('/hello'))->body, 'hello', 'body');

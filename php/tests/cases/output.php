@@ -7,7 +7,7 @@ declare(strict_types=1);
 namespace Apus\Tests;
 
 return [
-    'status, field lines and cookies are those of header() and setcookie()' => static function (Server $server): void {
+    'status, field lines and cookies are set by header() and setcookie()' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         for ($i = 0; $i < 2; $i++) {
             $response = $worker->request(parameters('/headers'));

@@ -1,6 +1,6 @@
 <?php
 
-/** The environment of a request: the superglobals, compared with those of the same script over plain FastCGI. */
+/** The environment of a request: the superglobals, compared with the same script over plain FastCGI. */
 
 declare(strict_types=1);
 
@@ -39,7 +39,7 @@ function same(Server $server, Worker $worker, string $target, array $more, strin
 }
 
 return [
-    'queries, cookies and credentials equal those of PHP' => static function (Server $server): void {
+    'queries, cookies and credentials are as in PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         foreach ([
             '/dump',
@@ -73,7 +73,7 @@ return [
         same($server, $worker, '/dump', ['PATH_INFO' => '/a/b'], '', 0, 'PATH_INFO');
         $worker->stop();
     },
-    'forms equal those of PHP' => static function (Server $server): void {
+    'forms are as in PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         $form = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/x-www-form-urlencoded'];
         foreach ([0, 7, 1000] as $piece) {
@@ -87,7 +87,7 @@ return [
         }
         $worker->stop();
     },
-    'multipart forms equal those of PHP' => static function (Server $server): void {
+    'multipart forms are as in PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         $random = str_repeat(random_bytes(1000), 30);
         $bodies = [

@@ -18,7 +18,7 @@ final class Server
     /**
      * @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM whose functions the runtime replaces
      * @param array<string, string> $settings more settings of PHP
-     * @param bool $areFixed whether these settings are those of an administrator, which scripts cannot change
+     * @param bool $areFixed whether an administrator made these settings, which scripts cannot change then
      */
     public function __construct(
         public readonly string $model,

@@ -107,8 +107,8 @@ pub struct ClientResponse {
     pub status: StatusCode,
     /// The version that the origin speaks.
     pub version: Version,
-    /// End-to-end fields, without those of the connection (RFC 9110 section 7.6.1). `Upgrade` stays with 101
-    /// and 426, and names the protocol of a tunnel over HTTP/2 and HTTP/3, and `Content-Length` where it can be correct.
+    /// End-to-end fields, without the connection-specific ones (RFC 9110 section 7.6.1). `Upgrade` stays with 101 and
+    /// 426, and names the protocol of a tunnel over HTTP/2 and HTTP/3, and `Content-Length` where it can be correct.
     pub headers: Headers,
     /// The body. It ends in order only if it is whole. Dropping it early closes an HTTP/1.1 connection, and
     /// has no other effect.

@@ -30,8 +30,8 @@ pub struct Origin {
 /// are trusted to respond, but not to fill the memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResponseRules {
-    /// The most bytes of a head: as they were sent over HTTP/1.1 and FastCGI; over HTTP/2 and HTTP/3 those of names and
-    /// values, and 32 for each line (RFC 9113 section 6.5.2).
+    /// The most bytes of a head: as they were sent over HTTP/1.1 and FastCGI; over HTTP/2 and HTTP/3 the bytes of names
+    /// and values, and 32 for each line (RFC 9113 section 6.5.2).
     pub head_bytes: u32,
     /// The most field lines of a head.
     pub fields: u32,

@@ -70,8 +70,8 @@ struct TlsConfigs {
     quic: OnceLock<QuicClientTls>,
 }
 
-/// The configurations in use, by their settings. A new plan finds those of the last one here, and so keeps
-/// its connections and sessions.
+/// The configurations in use, by their settings. A new plan finds the configurations of the last plan
+/// here, and so keeps its connections and sessions.
 // It is locked when a plan is made, and never for a request.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsConfigs>>>> = LazyLock::new(Mutex::default);
 
@@ -182,7 +182,7 @@ fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn identity(settings: &ClientTlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
     let mut hash = Context::new(&SHA256);
     let mut field = |bytes: &[u8]| {
-        // With its length, so that the bytes of one field are never those of two others.
+        // With its length, so that two fields never have the same bytes as one other field.
         hash.update(&(bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };

@@ -462,7 +462,7 @@ impl RequestUpload {
         }
         let len = range.len.min(most);
         let sent = ready!(transport.poll_send_file(cx, &range.file, range.offset, len));
-        // `sendfile` reports the errors of both ends alike; these three are those of the file.
+        // `sendfile` reports the errors of both ends alike; only the file causes these three.
         let sent = sent.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => source(error),
             _ => UploadError::Origin(error),

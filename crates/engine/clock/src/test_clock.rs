@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{IS_TESTED, enter, leave, since_start};
 
-/// A clock that a test freezes and moves. Clones are the same clock; a new one runs like that of the system.
+/// A clock that a test freezes and moves. Clones are the same clock; a new one runs like the system clock.
 #[derive(Clone)]
 pub struct TestClock {
     state: Arc<Mutex<ClockState>>,

@@ -1,4 +1,4 @@
-//! The streams of HTTP/3 over those of QUIC, for the drivers of servers and clients.
+//! The streams of HTTP/3 over QUIC streams, for the drivers of servers and clients.
 //!
 //! A driver owns an [`Http3Transport`], which has the codec, QUIC, and the output of all streams, and an
 //! [`Http3Input`], which reads no more of a stream than the reader of its body asks for. In each poll of its connection

@@ -22,7 +22,7 @@ pub const CHUNK: usize = 64 * 1024;
 /// The most streams with output that QUIC does not take, up to which heads that nobody waits for are sent.
 const MAX_BLOCKED: usize = 64;
 
-/// The priority of the control and QPACK streams, which is above that of all messages.
+/// The priority of the control and QPACK streams, which is above the priority of any message.
 const LOCAL_PRIORITY: i32 = 1;
 
 /// The bits of a priority below the urgency.

@@ -1,4 +1,4 @@
-//! Stream identifiers (RFC 9000 section 2.1) as numbers, as the codec has them, and as those of QUIC.
+//! Stream identifiers (RFC 9000 section 2.1) as the numbers of the codec, and as the type of QUIC.
 
 use apus_quic::{Dir, Side, StreamId};
 

@@ -24,7 +24,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// The places that have a budget of their own. Further ones share that of another one.
+/// The number of places with separate budgets. Each further place shares the budget of one of them.
 const PLACES: usize = 1024;
 
 /// How many entries of the table are tried for a place.
@@ -38,9 +38,9 @@ const REQUEST_LOG: &str = "apus_layers::log";
 
 /// A layer that withholds lines of a place in the code that has logged too many.
 ///
-/// Each place may log [`BURST`] lines at once, and [`PER_SECOND`] in each second; those of PHP applications, which log
-/// themselves, ten times as many. A line with the count follows, at most once a second. Lines of the levels debug and
-/// trace, which somebody asked for, and of the layer that logs requests are not limited.
+/// Each place may log [`BURST`] lines at once, and [`PER_SECOND`] in each second; places where PHP applications log,
+/// ten times as many. A line with the count follows, at most once a second. Lines of the levels debug and trace, which
+/// somebody asked for, and of the layer that logs requests are not limited.
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt;
@@ -62,7 +62,7 @@ pub const PER_SECOND: u32 = 10;
 /// How much more PHP applications may log.
 const APPLICATION_FACTOR: u32 = 10;
 
-/// The state of all places. It is that of the process, as logs are.
+/// The state of all places. The process has one, as it has one log.
 static TABLE: [PlaceEntry; PLACES] = [const { PlaceEntry::new() }; PLACES];
 
 /// Whether lines were withheld that are not reported yet.

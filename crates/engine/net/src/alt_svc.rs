@@ -51,7 +51,7 @@ impl AltSvc {
     }
 }
 
-/// The port in an authority (RFC 3986 section 3.2), or that of `https`.
+/// The port in an authority (RFC 3986 section 3.2), or the default port of `https`.
 fn port_of(authority: &[u8]) -> u16 {
     let digits = authority.rsplit(|byte| *byte == b':').next();
     digits

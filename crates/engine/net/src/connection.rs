@@ -30,7 +30,7 @@ pub(crate) enum EstablishedConnection<'a> {
 
 impl EstablishedConnection<'_> {
     /// Serves the connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
-    /// future does not contain that of HTTP/1.1.
+    /// future does not contain the future of HTTP/1.1.
     pub(crate) async fn serve_http1(self, worker: &Worker) -> Option<Box<Http2Handoff>> {
         let mut connection = match self {
             Self::Http1(connection) => connection,
@@ -101,7 +101,7 @@ pub(crate) async fn establish<'a>(
         None => Transport::Clear(socket),
         Some(settings) => {
             slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
-            // Boxed: the future of a connection in clear text does not contain that of a handshake.
+            // Boxed: the future of a connection in clear text does not contain the future of a handshake.
             let client = tls::TlsClient {
                 socket,
                 peer: info.peer,

@@ -137,6 +137,6 @@ pub struct WorkerStatus {
     pub core: Option<usize>,
     /// Times it died and was replaced.
     pub restarts: u64,
-    /// Its counters, together with those of the workers that it replaced.
+    /// Its counters, together with the counters of the workers that it replaced.
     pub totals: WorkerTotals,
 }

@@ -182,8 +182,8 @@ impl Engine {
         let mut state = self.shared.lock();
         let mut plan = plan;
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
-            // Another number would need sockets that share the port anew, and the kernel chooses among those of a port
-            // by a hash: connections in the queue of a socket that goes would be lost.
+            // Another number would need sockets that share the port anew, and the kernel chooses among the sockets of
+            // a port by a hash: connections in the queue of a socket that goes would be lost.
             plan.workers = workers;
         }
         // Everything that can fail comes before the workers learn of the plan, so that a reload is in force everywhere
@@ -500,8 +500,8 @@ fn replace(shared: &Arc<EngineShared>, index: usize) {
         shared.ended.send_modify(|ended| *ended += 1);
         return;
     }
-    // The sockets are those of the worker that died: they were never closed, so the clients in their queues are served
-    // by the new one.
+    // The new worker gets the sockets of the worker that died: they were never closed, so the clients in their queues
+    // are served by the new one.
     let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
     let quic = state
         .http3

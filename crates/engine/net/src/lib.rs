@@ -34,8 +34,8 @@
 //! and none is lost.
 //!
 //! `embedded` serves on the thread of its caller, for a program in C that has its own loop. `spawn` starts processes
-//! that end with the server; `stop_signals` waits for SIGTERM and the like; `trusted_file` decides which files root reads, and through which links; `development` has
-//! the address that `apus dev` gives to an application.
+//! that end with the server; `stop_signals` waits for SIGTERM, SIGINT and SIGQUIT; `trusted_file` decides which files root reads, and through which links;
+//! `development` has the address that `apus dev` gives to an application.
 //!
 //! # Features
 //!

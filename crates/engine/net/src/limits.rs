@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Limits of the engine. The defaults are those of the shipped configuration.
+/// Limits of the engine. The shipped configuration has the same defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Connections of one worker; past it the connection that was idle longest is closed for a new one.

@@ -23,8 +23,8 @@ pub struct EnginePlan {
     pub server_field: Option<Arc<str>>,
     /// The listeners. No address occurs twice.
     pub listeners: Vec<ListenerPlan>,
-    /// From which the keys of HTTP/3 are derived; `None` is a random one. With that of an earlier process, connections of that
-    /// process are reset (RFC 9000 section 10.3), and its tokens are accepted. A reload does not change it.
+    /// From which the keys of HTTP/3 are derived; `None` is a random one. With the secret of an earlier process, connections
+    /// of that process are reset (RFC 9000 section 10.3), and its tokens are accepted. A reload does not change it.
     pub http3_secret: Option<Http3Secret>,
 }
 

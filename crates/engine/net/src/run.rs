@@ -23,7 +23,7 @@ use crate::worker::{ListenerParts, Worker, WorkerListener};
 
 /// A command to a worker.
 pub(crate) enum WorkerCommand {
-    /// Take this plan over. The sockets are those of its listeners, in order.
+    /// Take this plan over, with one socket for each of its listeners, in order.
     Run {
         plan: Arc<EnginePlan>,
         sockets: Vec<ListenerSockets>,

@@ -225,7 +225,7 @@ mod tests {
     use crate::connection_table::NEVER;
     use apus_transport::coarse_now;
 
-    /// A runtime like that of a worker.
+    /// A runtime as a worker has it.
     fn runtime() -> LocalRuntime {
         Builder::new_current_thread()
             .enable_all()

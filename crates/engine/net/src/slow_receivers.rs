@@ -5,7 +5,7 @@
 pub enum SlowReceivers {
     /// The client misses this message.
     Skip,
-    /// The connection is closed, that of a WebSocket with 1013: a client that reconnects knows that it missed messages.
+    /// The connection is closed, a WebSocket with status 1013: a client that reconnects knows that it missed messages.
     #[default]
     Close,
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::account::SystemAccount;
 
-/// The first descriptor after those of standard input, output and error.
+/// The first descriptor after standard input, output and error.
 const FIRST_DESCRIPTOR: i32 = 3;
 
 /// Starts a program in a process group of its own. It gets SIGTERM when the thread that started it ends, even

@@ -19,8 +19,8 @@ const MAX_LINKS: usize = 40;
 ///
 /// For root, other users cannot choose the file by means of links: a link that another user owns, or that is in a folder which
 /// another user can change, is followed only to files of that user, and to files in folders that this user can change; a hard
-/// link in such a folder only to files of that user. Links of root in folders that only
-/// root can change lead everywhere, such as those of certbot.
+/// link in such a folder only to files of that user. Links of root in folders that only root can change lead everywhere, such
+/// as the links that certbot makes.
 ///
 /// # Errors
 /// The file cannot be read, is none, or is larger, or another user may have chosen it.

@@ -163,7 +163,7 @@ const COPIES: &[&str] = &[
     "-journal",
 ];
 
-/// Whether `name` is that of a copy of the file `private` in the same folder.
+/// Whether `name` names a copy of the file `private` in the same folder.
 fn is_copy(name: &[u8], private: &[u8]) -> bool {
     // `#name#` and `.name.swp` are made by editors.
     let hidden = name.strip_prefix(b".").or(name.strip_prefix(b"#"));

@@ -87,8 +87,8 @@ impl ConnectionIdKey {
     }
 }
 
-/// The destination connection ID of a packet for us: that of a long header (RFC 8999 section 5.1), or the bytes
-/// behind the first of a short one.
+/// The destination connection ID of a packet for us: from the field of a long header (RFC 8999 section 5.1), or
+/// from the bytes behind the first byte of a short one.
 pub(crate) fn destination(packet: &[u8]) -> Option<&[u8]> {
     let (first, rest) = packet.split_first()?;
     if !is_long_header(*first) {

@@ -19,7 +19,7 @@ pub(crate) fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// The kernel must accept the bytes of `value` for this option, and if there are pointers in it, what they point to.
 pub(crate) unsafe fn set_option<T>(socket: &UdpSocket, name: c_int, value: &T) -> io::Result<()> {
     let size = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
-    // SAFETY: the descriptor is that of an open socket, and the kernel reads `size` bytes at `value`.
+    // SAFETY: the descriptor belongs to an open socket, and the kernel reads `size` bytes at `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

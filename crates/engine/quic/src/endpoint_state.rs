@@ -162,8 +162,8 @@ impl EndpointState {
         self.memory.change(before, memory);
     }
 
-    /// Closes connections that hold data which nobody has read, while all endpoints hold too much. Those of the client
-    /// that holds most are the first, and of one client the one that holds most.
+    /// Closes connections that hold data which nobody has read, while all endpoints hold too much. Connections of the
+    /// client that holds most are the first, and of one client the one that holds most.
     pub(crate) fn free_memory(&self, now: Instant) {
         let mut excess = self.memory.excess();
         if excess == 0 {

@@ -70,7 +70,7 @@ impl HalfOpenConnections {
         if self.count() < most {
             return HalfOpenRoom::Free;
         }
-        // The network with most of them; of several, that of the oldest connection.
+        // The network with most of them; of several, the network of the oldest connection.
         let networks = self.networks.borrow();
         let largest = networks.values().max().copied().unwrap_or(0);
         let order = self.order.borrow();

@@ -11,8 +11,9 @@ use aws_lc_rs::{hmac, rand};
 
 use crate::connection_id::ConnectionIdKey;
 
-/// The keys that all endpoints of a server share, also those of the next configuration: with them, an endpoint
-/// recognises the connection IDs and tokens of every other, and can reset connections of one that is gone.
+/// The keys that all endpoints of a server share, also the endpoints of the next configuration: with them, an
+/// endpoint recognises the connection IDs and tokens of every other, and can reset connections of one that is
+/// gone.
 #[derive(Clone)]
 pub struct QuicKeys {
     pub(crate) reset: Arc<hmac::Key>,

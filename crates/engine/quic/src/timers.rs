@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 use crate::descriptor::register;
 
 /// A heap of deadlines, each with the index of its connection. A deadline that moved stays in the heap, and is
-/// compared with that of the connection when it is due.
+/// compared with the connection's deadline when it is due.
 #[derive(Default)]
 pub(crate) struct DeadlineHeap(BinaryHeap<Reverse<(Instant, usize)>>);
 

@@ -13,8 +13,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::descriptor::{register, set_option};
 
-/// The buffers of a socket in bytes, as far as the kernel permits (`net.core.rmem_max` and `wmem_max`): what arrives
-/// in 10 ms at 1 Gbit/s, twice.
+/// The buffers of a socket in bytes, which the kernel limits (`net.core.rmem_max` and `wmem_max`): what arrives in
+/// 10 ms at 1 Gbit/s, twice.
 const SOCKET_BUFFER: usize = 2_500_000;
 /// Messages of one `recvmmsg`. Each can be a run of packets of one sender.
 const MESSAGES: usize = 16;
@@ -215,7 +215,7 @@ mod tests {
                 for packet in 0..5 {
                     contents.resize((packet + 1) * 1_200, packet as u8);
                 }
-                // Bytes after those of the packets are not sent.
+                // Bytes after the packets are not sent.
                 poll_fn(|cx| sender.poll_send(cx, &transmit, &contents))
                     .await
                     .unwrap();

@@ -51,7 +51,7 @@ struct Endpoints {
 struct OpenEndpoint {
     packets: mpsc::Sender<HandedPacket>,
     address: SocketAddr,
-    /// The same socket as that of the endpoint, to steer its group.
+    /// The socket of the endpoint, duplicated, to steer its group.
     socket: UdpSocket,
 }
 

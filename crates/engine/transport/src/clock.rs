@@ -12,15 +12,15 @@ thread_local! {
     static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The current time: on a worker's thread that of its last tick, at most about 250 ms ago, for the price of
-/// reading a variable; on other threads the time of the system.
+/// The current time: on a worker's thread the time of its last tick, at most about 250 ms ago, for the
+/// price of reading a variable; on other threads the time of the system.
 pub fn coarse_now() -> Instant {
     NOW.get().unwrap_or_else(Instant::now)
 }
 
 /// The first tick at which `after` has certainly passed from the tick `since`.
 pub fn deadline_from(since: u32, after: Duration) -> u32 {
-    // The tick `since` may have begun almost a tick ago, so one more is added to those of the time.
+    // The tick `since` may have begun almost a tick ago, so one more tick is added.
     let ticks = after.as_millis().div_ceil(TICK.as_millis());
     let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     since.saturating_add(ticks).saturating_add(1)

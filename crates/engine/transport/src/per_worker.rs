@@ -30,7 +30,7 @@ where
     let runtime = Handle::try_current().ok().map(|handle| handle.id());
     VALUES.with_borrow_mut(|owned| {
         let found = owned.iter().find_map(|entry| {
-            // The address is that of no later owner, as a `Weak` keeps the allocation.
+            // No later owner can have this address, because a `Weak` keeps the allocation.
             let is_it = entry.runtime == runtime
                 && std::ptr::addr_eq(entry.owner.as_ptr(), Arc::as_ptr(owner));
             entry.value.downcast_ref::<V>().filter(|_| is_it)

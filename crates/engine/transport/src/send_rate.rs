@@ -9,7 +9,7 @@ use std::time::Duration;
 /// take as much as the rate demands. What it took counts as a whole: the buffers of a socket report progress in
 /// steps of hundreds of kilobytes, for which a slow but honest client may need minutes.
 ///
-/// Times are those of any clock, as long as it is the same one for all calls.
+/// Times may come from any clock that is the same one for all calls.
 #[derive(Debug, Default)]
 pub struct SendRate {
     period: Option<SendPeriod>,

@@ -186,8 +186,8 @@ impl WriteBatch {
         let mut at = self.start.bytes;
         let mut of_part = self.start.of_part;
         let left = self.parts.get(self.start.parts..).unwrap_or_default();
-        // Each part takes two slices, its own and that of the frames before it; one is left for the frames behind the
-        // last.
+        // Each part takes two slices, one for itself and one for the frames before it; one is left for the frames
+        // behind the last.
         for part in left.iter().take(SLICES / 2 - 1) {
             slices.push(self.bytes.get(at..part.at));
             at = part.at;

@@ -36,7 +36,7 @@ impl EmailAddress {
         };
         let has_dots_between =
             !local.starts_with('.') && !local.ends_with('.') && !local.contains("..");
-        // The lengths are those of RFC 5321 section 4.5.3.1.
+        // RFC 5321 section 4.5.3.1 sets these lengths.
         let is_valid = (1..=64).contains(&local.len())
             && text.len() <= 254
             && local.bytes().all(is_local)

@@ -16,7 +16,7 @@ const SWEEP: u64 = 10 * 60;
 /// Issues and redeems tokens: a state of the application, which is cheap to clone.
 ///
 /// A token is 256 random bits in a text of 43 characters for links and cookies. Stores keep its digest (SHA-256), so that
-/// who reads a database cannot use it. A token is for one purpose: that of a confirmation does not reset a password.
+/// who reads a database cannot use it. A token is for one purpose: a token of a confirmation does not reset a password.
 #[derive(Clone)]
 pub struct AccountTokens(Arc<AccountTokensState>);
 

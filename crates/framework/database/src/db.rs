@@ -127,8 +127,8 @@ impl<D: Driver> Db<D> {
 
     /// A pool of sqlx for this worker, for libraries that take one. Call it within a runtime, as in a handler.
     ///
-    /// Its connections count beside those of `&Db`, and its limits are the same. A statement on it waits for a database that is
-    /// down until the time for it is over, and [`QueryLog`](crate::QueryLog) does not count it.
+    /// Its connections are counted apart from the connections of `&Db`, and its limits are the same. A statement on it waits
+    /// for a database that is down until the time for it is over, and [`QueryLog`](crate::QueryLog) does not count it.
     pub fn pool(&self) -> Pool<D> {
         per_worker::get_or_insert(&self.shared, || {
             let shared = &self.shared;

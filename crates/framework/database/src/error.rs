@@ -35,7 +35,7 @@ pub enum DbError {
     },
     /// A migration failed.
     Migration {
-        /// The file and line of the statement, as far as they are known, or the folder with the migrations.
+        /// The file and line of the statement, or the part of these that is known, or the folder with the migrations.
         from: String,
         /// The address.
         address: String,
@@ -69,7 +69,7 @@ impl fmt::Display for DbError {
                     }
                     MigrateError::ExecuteMigration(error, number) => {
                         let message = message_of(error);
-                        // MariaDB counts lines from the start of the statement, and `from` has that of the file.
+                        // MariaDB counts lines from the start of the statement, and `from` has the line of the file.
                         let message = match message.rsplit_once(" at line ") {
                             Some((rest, line)) if line.parse::<u32>().is_ok() => rest,
                             _ => &message,
@@ -90,8 +90,8 @@ impl fmt::Display for DbError {
 /// The message contains the causes, so there is no further source.
 impl Error for DbError {}
 
-/// The message of an error. That of sqlx for PostgreSQL ends with a line in the sources of PostgreSQL, as if it were one of the
-/// statement.
+/// The message of an error. sqlx's message for PostgreSQL ends with a line in the sources of PostgreSQL, as if it were one of
+/// the statement.
 fn message_of(error: &sqlx::Error) -> String {
     let of_database = error.as_database_error();
     let Some(error) = of_database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>())

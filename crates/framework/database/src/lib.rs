@@ -56,8 +56,8 @@
 //!   count.
 //! - `transaction`: transactions of requests. `model`: rows as structs, with the derive in
 //!   `crates/framework/macros/src/model.rs`.
-//! - `migrations`, `commands`: migrations, and `db migrate` and the like; `apus db` is in
-//!   `crates/tools/cli/src/project_database.rs`.
+//! - `migrations`, `commands`: migrations, and the commands `db migrate`, `db status` and others;
+//!   `apus db` is in `crates/tools/cli/src/project_database.rs`.
 //! - `test_database`: a database for each test.
 //!
 //! # Decisions

@@ -27,8 +27,8 @@ thread_local! {
 /// loads rows one by one (n+1), which [`Related`](crate::Related) or an `IN` loads by one statement. It is made for
 /// development; each statement costs about a microsecond more.
 ///
-/// The statements on `&Db` and `&Tx` and those of models are counted. The text of each is a line of sqlx itself, with the
-/// target `sqlx::query` and the level `DEBUG`.
+/// Statements on `&Db` and `&Tx` and statements of models are counted. The text of each is a line of sqlx itself, with
+/// the target `sqlx::query` and the level `DEBUG`.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryLog {
     most_repetitions: u32,
@@ -148,7 +148,7 @@ impl RequestQueries {
     }
 }
 
-/// A future whose statements are those of a request.
+/// A future whose statements count for a request.
 struct CountedFuture<F> {
     future: F,
     queries: Arc<RequestQueries>,

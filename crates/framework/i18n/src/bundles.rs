@@ -12,7 +12,7 @@ use crate::language_texts::LanguageTexts;
 
 type Bundle = FluentBundle<Arc<FluentResource>>;
 
-/// Those of some translations, as long as these exist.
+/// The bundles of some translations, while these exist.
 type BundlesOf = (Weak<Vec<LanguageTexts>>, Rc<Vec<Bundle>>);
 
 thread_local! {

@@ -23,7 +23,7 @@ pub struct Language {
 }
 
 impl Translations {
-    /// One of the languages, as for a mail; the first if the tag is that of none of them.
+    /// One of the languages, as for a mail; the first if none of them has the tag.
     pub fn language(&self, tag: &str) -> Language {
         self.at(self.find(tag).unwrap_or(0))
     }

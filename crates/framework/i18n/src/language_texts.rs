@@ -15,9 +15,9 @@ pub(crate) struct LanguageTexts {
     pub(crate) tag: Arc<str>,
     pub(crate) identifier: LanguageIdentifier,
     pub(crate) resources: Vec<Arc<FluentResource>>,
-    /// The keys of texts, with those of attributes as `key.attribute`.
+    /// The keys of texts, with the keys of attributes as `key.attribute`.
     pub(crate) keys: BTreeSet<String>,
-    /// Those of terms, which are no texts of their own.
+    /// The keys of terms, which are only parts of texts.
     terms: BTreeSet<String>,
 }
 

@@ -9,12 +9,12 @@ use fluent_bundle::FluentArgs;
 use crate::language_texts::LanguageTexts;
 use crate::{TranslationError, bundles, negotiation};
 
-/// The texts of an application in several languages. As a layer, it selects the language of each request: that of the
-/// cookie `language` if it is one of these, or else the one that `Accept-Language` prefers, or else the first.
-/// [`Translations::chosen_by`] asks a function before, as for a session.
+/// The texts of an application in several languages. As a layer, it selects the language of each request: the one in
+/// the cookie `language` if the application has it, or else the one that `Accept-Language` prefers, or else the
+/// first. [`Translations::chosen_by`] asks a function before, as for a session.
 ///
-/// A text that a language lacks is that of the first language, and a warning is logged. [`Translations::missing`] lists them for a
-/// test.
+/// A text that a language lacks is shown in the first language, and a warning is logged. [`Translations::missing`] lists them for
+/// a test.
 #[derive(Clone)]
 pub struct Translations(Arc<Vec<LanguageTexts>>);
 

@@ -156,7 +156,7 @@ impl Default for MemoryJobs {
 }
 
 impl MemoryJobs {
-    /// Room for so many jobs that wait or run.
+    /// A store with room for `max` jobs that wait or run.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,

@@ -45,7 +45,7 @@ impl Jobs {
         Self::of(Arc::new(MemoryJobs::default()))
     }
 
-    /// A queue [in memory](Self::in_memory) with room for so many jobs.
+    /// A queue [in memory](Self::in_memory) with room for this number of jobs.
     pub fn in_memory_with_room(max_jobs: usize) -> Self {
         Self::of(Arc::new(MemoryJobs::new(max_jobs)))
     }
@@ -221,7 +221,7 @@ impl Jobs {
     }
 
     /// Writes the metrics of queues in this process: `job_attempts_total` by queue, job and result, and `jobs` by queue and state
-    /// as a runner of this process saw them last. `Metrics::with` adds them to those of requests.
+    /// as a runner of this process saw them last. `Metrics::with` adds them to the metrics of requests.
     pub fn write_metrics<'a>(
         queues: impl IntoIterator<Item = &'a Self> + Clone,
         text: &mut PrometheusText,

@@ -76,8 +76,8 @@ impl JobRunner {
         }
     }
 
-    /// Adds the handler of a type of job, which the type of its argument selects. Its errors are those of handlers of requests:
-    /// `apus::Result<()>`, or a `Result` with any error.
+    /// Adds the handler of a type of job, which the type of its argument selects. It returns the same errors as a handler of
+    /// requests: `apus::Result<()>`, or a `Result` with any error.
     #[must_use]
     pub fn on<J, E, F>(mut self, handler: F) -> Self
     where
@@ -327,7 +327,7 @@ impl RunnerState {
                 }
             }
             Err(error) => Some((
-                format!("its form in the queue is not that of its type: {error}"),
+                format!("its text in the queue does not fit its type: {error}"),
                 true,
             )),
         };
@@ -434,7 +434,7 @@ impl RunnerState {
 
     /// Reads the counts of the store, for metrics.
     async fn count(&self) {
-        // The error is that of the next claim.
+        // The next claim fails with the same error.
         if let Ok(counts) = self.jobs.counts().await {
             self.jobs.shared().metrics.set_counts(counts);
         }
@@ -453,7 +453,7 @@ pub(crate) fn failure_text(error: &apus_handler::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        // Many messages contain that of their cause.
+        // Many messages contain the message of their cause.
         if !texts.last().is_some_and(|known| known.contains(&*text)) {
             texts.push(text);
         }

@@ -71,7 +71,7 @@ impl Schedules {
         Self::default()
     }
 
-    /// Adds a task with a name, which is that of its lock and in the log. `times` is a [`CronExpression`].
+    /// Adds a task with a name, which its lock and the log use. `times` is a [`CronExpression`].
     ///
     /// # Errors
     /// The text names no times.

@@ -11,7 +11,8 @@ pub(crate) fn expand(folder: TokenStream) -> TokenStream {
     let literal = match parse2::<LitStr>(folder) {
         Ok(literal) => literal,
         Err(error) => {
-            let message = "name a folder, from that of Cargo.toml: embedded!(\"templates\")";
+            let message =
+                "name a folder, relative to the folder of Cargo.toml: embedded!(\"templates\")";
             return Error::new(error.span(), message).into_compile_error();
         }
     };

@@ -17,8 +17,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 fn declared(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream, Error> {
     if !arguments.is_empty() {
-        let message =
-            "`#[http_error]` takes no arguments: the status is that of `HttpError::status`";
+        let message = "`#[http_error]` takes no arguments: `HttpError::status` returns the status";
         return Err(Error::new_spanned(arguments, message));
     }
     let wrong = "write `#[http_error]` above `impl HttpError for` a type";

@@ -64,7 +64,7 @@ pub fn ws(arguments: TokenStream, function: TokenStream) -> TokenStream {
     route::expand(RouteKind::WebSocket, arguments.into(), function.into()).into()
 }
 
-/// A handler without a route, which `App::get` and the like add: the compiler checks its arguments here.
+/// A handler without a route, which `App::get` and the other methods add: the compiler checks its arguments here.
 ///
 /// `#[handler(blocking)]` makes an `async` handler of a function that is not: `apus::blocking` runs it on another thread, so
 /// that the other requests of the worker do not wait for it. It can stand beside an attribute of a route.
@@ -87,8 +87,8 @@ pub fn model(input: TokenStream) -> TokenStream {
 }
 
 /// Compiles the files below a folder into the program: `embedded!("templates")` is a `[(&str, &[u8]); N]`
-/// of paths relative to the folder, and bytes. The folder is relative to that of `Cargo.toml`. Hidden files
-/// are left out.
+/// of paths relative to the folder, and bytes. The folder is relative to the folder of `Cargo.toml`. Hidden
+/// files are left out.
 #[proc_macro]
 pub fn embedded(folder: TokenStream) -> TokenStream {
     embed::expand(folder.into()).into()

@@ -98,7 +98,7 @@ fn model_attributes(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute
 
 /// The attributes of the struct.
 struct ModelSettings {
-    /// The name of the table: that of the attribute, or the plural of the type.
+    /// The name of the table, from the attribute, or else the plural of the type.
     table: LitStr,
     /// The path of the crate that has `Model`.
     library: Path,

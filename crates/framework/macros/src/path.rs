@@ -1,4 +1,4 @@
-//! The path of a route, as far as it can be checked at compile time.
+//! Checks of the path of a route at compile time.
 
 use syn::{Error, LitStr};
 

@@ -18,7 +18,7 @@ use crate::value::{SettingsValue, ValueKind};
 #[must_use]
 pub struct Settings {
     values: SettingsValue,
-    /// Variables of `.env` files, which those of the environment replace.
+    /// Variables of `.env` files. Variables of the environment take precedence.
     variables: Vec<(String, String, String)>,
     mistakes: Vec<SettingsMistake>,
 }

@@ -12,7 +12,7 @@ pub(crate) struct SettingsValue {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ValueKind {
-    /// A variable, whose type is that of the field.
+    /// A variable, which is parsed into the type of the field.
     Variable(String),
     Text(String),
     Integer(i64),

@@ -31,7 +31,7 @@ pub enum StorageError {
         /// The code and message of its response.
         message: String,
     },
-    /// The response of the object store is not that of S3.
+    /// The response of the object store is not what S3 sends.
     Response(String),
     /// The folder has no URL; see [`Storage::served_at`](crate::Storage::served_at).
     NoUrl,

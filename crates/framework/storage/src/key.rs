@@ -19,7 +19,7 @@ const LONGEST: usize = 800;
 const LONGEST_SEGMENT: usize = 200;
 
 impl StorageKey {
-    /// A key of its own, with an extension: for files whose name is of no use, as those of clients.
+    /// A new random key, with an extension: for files whose name is of no use, such as uploads of clients.
     pub fn random(prefix: &str, extension: &str) -> Result<Self, InvalidKey> {
         let name =
             random_bytes::<16>().map_err(|_| InvalidKey("the system has no random bytes"))?;

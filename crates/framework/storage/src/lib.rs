@@ -29,7 +29,7 @@
 //!
 //! The package `apus` exports this crate as `apus::storage`.
 //!
-//! The media type of an object is that of the extension of its key.
+//! The media type of an object follows from the extension of its key.
 //!
 //! # Modules
 //!

@@ -124,8 +124,8 @@ impl Storage {
         }
     }
 
-    /// Stores an object: text, bytes, the body of a request, or that of an upload (`upload.into_body()`). An object with the
-    /// same key is replaced as a whole. If this fails or is dropped, nothing is stored.
+    /// Stores an object: text, bytes, the body of a request, or the body of an upload (`upload.into_body()`). An object with
+    /// the same key is replaced as a whole. If this fails or is dropped, nothing is stored.
     ///
     /// # Errors
     /// The object is too large, its body broke off, or the place cannot be reached or written.

@@ -142,7 +142,7 @@ impl ValueCache {
     /// A computation must not remember its own key.
     ///
     /// # Errors
-    /// That of the computation.
+    /// The error of the computation.
     pub async fn remember<T, E>(
         &self,
         key: &str,
@@ -169,7 +169,7 @@ impl ValueCache {
     /// It has to be called on a worker, as in a handler. An error of a computation beside a request is logged.
     ///
     /// # Errors
-    /// That of the computation, if there is no value that may be used.
+    /// The error of the computation, if there is no value that may be used.
     pub async fn remember_stale<T, E, F>(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! The error types that `?` recognises: those of the framework, and those that `#[http_error]` declares.
+//! The error types that `?` recognises: the framework's types, and the types that `#[http_error]` declares.
 
 use std::any::TypeId;
 

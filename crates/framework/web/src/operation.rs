@@ -20,7 +20,7 @@ pub(crate) struct RouteDescription {
 #[derive(Debug)]
 pub struct Operation<'a> {
     fields: Map<String, Value>,
-    /// The parameters of the path in order, then those of the query.
+    /// The parameters of the path in order, then the parameters of the query.
     parameters: Vec<Value>,
     responses: Map<String, Value>,
     generator: &'a mut SchemaGenerator,
@@ -94,8 +94,8 @@ impl<'a> Operation<'a> {
         self.generator.subschema_for::<T>().to_value()
     }
 
-    /// Sets the types of the path parameters: the fields of a struct by name, those of a tuple in order, or
-    /// the only one.
+    /// Sets the types of the path parameters: the fields of a struct by name, the fields of a tuple in
+    /// order, or the only one.
     pub fn path_parameters<T: JsonSchema>(&mut self) {
         let schema = self.resolved::<T>();
         let members = schema.get("prefixItems").and_then(Value::as_array);
@@ -180,7 +180,7 @@ impl<'a> Operation<'a> {
         self.responses.insert(status.into(), response);
     }
 
-    /// Sets the status of the response on success, in place of that of the type.
+    /// Sets the status of the response on success, in place of the status of the type.
     pub fn status(&mut self, status: u16) -> &mut Self {
         let is_success = |key: &String| key.starts_with('2');
         let known = self.responses.keys().find(|key| is_success(key)).cloned();
@@ -191,13 +191,13 @@ impl<'a> Operation<'a> {
         self
     }
 
-    /// Sets the summary, in place of that of the doc comment.
+    /// Sets the summary, in place of the summary in the doc comment.
     pub fn summary(&mut self, text: &str) -> &mut Self {
         self.fields.insert("summary".into(), text.into());
         self
     }
 
-    /// Sets the description, in place of that of the doc comment.
+    /// Sets the description, in place of the description in the doc comment.
     pub fn description(&mut self, text: &str) -> &mut Self {
         self.fields.insert("description".into(), text.into());
         self

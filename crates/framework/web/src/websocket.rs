@@ -19,7 +19,7 @@
 //! A socket stays on the worker of its connection. Messages are read as fast as the handler takes them, and
 //! [`Sender::send`] waits for a slow client. Pings and pongs are sent without the handler. The connection
 //! is closed when the handler ends, and with 1001 when the server stops. [`Rooms`] reach the sockets of all
-//! workers, and with the feature `redis`, by `Rooms::through_redis`, those of other machines.
+//! workers, and with the feature `redis`, by `Rooms::through_redis`, the sockets of other machines.
 
 pub use apus_websocket::codec::{
     ByteString, Close, CloseCode, Compression, ConnectionClosed, InvalidHandshake, Message,

@@ -33,7 +33,7 @@
 //!   download would delay all requests after it. Only clients that ask for it are served in sequence.
 //! - **HTTP/2 frames have at most 16 KiB** unless configured otherwise. Bodies are passed on as they arrive, so larger
 //!   frames would save nothing and delay other streams.
-//! - **The number of requests of an HTTP/2 connection is not limited by default**, like that of HTTP/1.1. A limit makes
+//! - **The number of requests of a connection is not limited by default**, over HTTP/2 as over HTTP/1.1. A limit makes
 //!   a busy client repeat the handshake, without a gain here; the key `h2_max_requests_per_conn` exists for balancing.
 //!
 //! # Tests

@@ -108,7 +108,7 @@ impl<Id: StreamId, S> StreamTable<Id, S> {
         let slot = key.slot();
         self.entries
             .get(slot)
-            // The slot may be that of a later stream by now: the identifier tells a stale key from a valid one.
+            // A later stream may have the slot by now: the identifier tells a stale key from a valid one.
             .filter(|_| self.ids.get(slot) == Some(&key.id))
     }
 

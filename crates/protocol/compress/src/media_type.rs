@@ -125,7 +125,7 @@ pub fn is_listed(extension: &str) -> bool {
     corrected(extension).is_some() || !mime_guess::from_ext(extension).is_empty()
 }
 
-/// Whether the extension has a media type other than that of unknown files.
+/// Whether the extension has a media type other than the default for unknown files.
 pub fn is_known(extension: &str) -> bool {
     !extension.is_empty() && of_extension(extension) != UNKNOWN
 }

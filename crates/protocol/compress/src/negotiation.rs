@@ -142,7 +142,7 @@ impl EncodingNegotiation {
         })
     }
 
-    /// Removes `Range` if the date in `If-Range` may be that of a compressed response, of which the client has
+    /// Removes `Range` if the date in `If-Range` may belong to a compressed response, of which the client has
     /// a part, and the requested part would be one of the uncompressed response.
     pub fn ignore_range_by_date(self, request: &mut Request) {
         if self.may_resume_another_coding(request) {
@@ -281,7 +281,7 @@ pub fn vary(headers: &mut Headers) {
     headers.append(&header::VARY, &HeaderValue::from_static("accept-encoding"));
 }
 
-/// Makes the field lines those of the compressed representation.
+/// Changes the field lines to describe the compressed representation.
 pub fn describe(headers: &mut Headers, coding: Coding) {
     headers.insert(
         &header::CONTENT_ENCODING,

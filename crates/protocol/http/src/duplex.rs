@@ -19,7 +19,7 @@ pub trait Duplex {
     /// Closes the stream for writing. Reading stays possible.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// The bytes that were written and did not reach the peer yet, as far as it is known.
+    /// The bytes that were written and are not known to have reached the peer.
     fn undelivered(&self) -> u64 {
         0
     }

@@ -16,8 +16,8 @@ pub enum FieldCompression {
     Qpack,
 }
 
-/// The forms that codecs encode field lines to, such as those of a cached file, and the facts about them. It
-/// is empty until the lines are sent for the second time, because most are sent only once. Several threads may
+/// The encoded forms of field lines, such as the header of a cached file, and the facts about them. It is
+/// empty until the lines are sent for the second time, because most are sent only once. Several threads may
 /// read it, as they may read the lines.
 #[derive(Default)]
 pub(crate) struct EncodedForm {

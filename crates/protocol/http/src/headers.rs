@@ -479,7 +479,7 @@ impl Headers {
     /// `inspect` gets the values of the fields in `inspected` and says whether a line is kept.
     ///
     /// # Errors
-    /// Those of `inspect`. The lines before that one are kept.
+    /// The errors of `inspect`. The lines before that one are kept.
     pub fn receive<E>(
         &mut self,
         input: &[u8],

@@ -87,7 +87,7 @@ impl HopByHopReader {
         self.are_too_many
     }
 
-    /// Removes the fields that `Connection` names from those of the message.
+    /// Removes the fields that `Connection` names from the message.
     ///
     /// `Host` and `Content-Length` stay because they are always end-to-end, and identity fields stay
     /// because a client must not remove what proxies write.

@@ -39,7 +39,7 @@ pub struct Interim {
 ///
 /// The driver of the connection gives each request an [`Interim`] of its queue, by
 /// [`Request::set_interim`](crate::Request::set_interim). After it has polled a service, it removes the
-/// queued responses and sends those of requests whose final response has not begun.
+/// queued responses, and sends each whose request has no final response yet.
 #[derive(Default)]
 pub struct InterimQueue(Rc<InterimState>);
 

@@ -144,7 +144,7 @@ impl FieldSet {
         Self(set)
     }
 
-    /// These fields, and those of `other`.
+    /// The union of these fields and `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -31,8 +31,8 @@
 //!   when the first of them asks, and the others copy the byte.
 //! - **The path is normalised once** (`path`). Locations, rules, files and the keys of caches use this form. Origins
 //!   get it in the encoding of the client, or the path as it was sent (`PathForm` of apus-proxy).
-//! - **The port of a request is that of its authority**, or the default of the scheme, and not the port of the socket.
-//!   Links need that port, and origins learn nothing that the cache key does not have.
+//! - **The port of a request is the port of its authority**, or the default of the scheme, and not the port of the
+//!   socket. Links need that port, and origins learn nothing that the cache key does not have.
 //! - **Field lines are stored in the wire format of HTTP/1.1**, in one buffer with an index (`headers`). Writing a
 //!   header section is a copy of the buffer, and no line can contain CR or LF. [`Headers`] is as large as a pointer,
 //!   since messages move through many functions. `scan` finds the ends of names and values 16 bytes at a time, and

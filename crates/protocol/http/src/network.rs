@@ -9,7 +9,7 @@ use crate::Peer;
 /// A set of addresses: `10.0.0.0/8`, `::1`, or `unix:`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The addresses whose first `bits` are those of `address`.
+    /// The addresses that have the first `bits` bits in common with `address`.
     Ip {
         /// Any address of the network.
         address: IpAddr,

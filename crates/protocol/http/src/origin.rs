@@ -6,7 +6,7 @@ use crate::{Authority, Request};
 /// Whether `origin`, such as the value of `Origin`, has the scheme, host and port of the request.
 ///
 /// The scheme counts, because the network can change a page that is loaded without TLS. Behind a proxy
-/// that terminates TLS, the scheme is that of the client only if the proxy is trusted.
+/// that terminates TLS, the request has the client's scheme only if the proxy is trusted.
 pub fn is_same_origin(request: &Request, origin: &str) -> bool {
     let own = request.authority();
     own.is_some_and(|authority| is_origin_of(request.scheme(), authority, origin))

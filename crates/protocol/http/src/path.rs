@@ -40,8 +40,8 @@ pub fn normalise_for_matching(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
 /// with `//` as one slash and dot segments resolved, because that server might resolve them in another way.
 ///
 /// Encoded slashes stay as they are, also several in a row, unless the path has a dot segment: then an encoded
-/// slash separates segments when they are resolved, and stays encoded if both segments are left. So the normal
-/// form of the result is that of the path ([`normalise_for_matching`]).
+/// slash separates segments when they are resolved, and stays encoded if both segments are left. So the result
+/// has the same normal form as the path ([`normalise_for_matching`]).
 ///
 /// # Errors
 /// As [`normalise`], except that an encoded slash is no error.

@@ -39,7 +39,7 @@ impl RemoteUser {
     /// Sets the user of a request, for a layer that has authenticated it.
     pub fn set(self, request: &mut Request) {
         if let Some(slot) = request.extensions().get::<RemoteUserSlot>() {
-            // The first one is that of the outermost layer, and further requests of a redirect have the same.
+            // The outermost layer sets the first one. The requests that an internal redirect makes have the same user.
             let _ = slot.0.set(self.clone());
         }
         request.extensions_mut().insert(self);

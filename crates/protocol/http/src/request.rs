@@ -398,8 +398,8 @@ impl Request {
         if self.is_secure() { "https" } else { "http" }
     }
 
-    /// The port that the client used: that of [`Request::authority`], or the default of the scheme. Without
-    /// an authority it is the one that the connection reached; `None` if that is a Unix socket.
+    /// The port that the client used: the port of [`Request::authority`], or the default of the scheme.
+    /// Without an authority it is the one that the connection reached; `None` if that is a Unix socket.
     pub fn port(&self) -> Option<u16> {
         if self.authority.is_empty() {
             return Client::from(self.connection.local).port;
@@ -415,7 +415,7 @@ impl Request {
     }
 
     /// The authority exactly as the client sent it: its case, and a port even if it is the default one. If a trusted
-    /// proxy names another one, it is that of [`Request::authority`].
+    /// proxy names another one, this is [`Request::authority`].
     pub fn sent_authority(&self) -> Option<&str> {
         let sent = sent_authority(&self.head).and_then(|sent| std::str::from_utf8(sent).ok());
         let is_same = |sent: &&str| {

@@ -9,8 +9,8 @@ use crate::Headers;
 pub struct ResponseHead<'a> {
     /// The status.
     pub status: StatusCode,
-    /// The field lines of the response. The codec leaves out those that it writes itself: `Connection`,
-    /// `Transfer-Encoding` and the like, and a `Content-Length` other than `content_length`.
+    /// The field lines of the response. The codec leaves out the lines that it writes itself, such as
+    /// `Connection` and `Transfer-Encoding`, and a `Content-Length` other than `content_length`.
     pub headers: &'a Headers,
     /// The length of the body in bytes, if it is known before the body is sent.
     pub content_length: Option<u64>,

@@ -95,7 +95,7 @@ pub trait ServiceFactory: Send + Sync {
         self.check()
     }
 
-    /// The routes of its services, as far as they are known in advance, for people to read.
+    /// The routes of its services that are known in advance, for people to read.
     fn routes(&self) -> Vec<RouteInfo> {
         Vec::new()
     }

@@ -10,8 +10,8 @@ use crate::{Authority, Headers, Network, Peer, Request, RequestId};
 /// The proxies that are trusted to name their clients.
 ///
 /// [`TrustedProxies::establish`] is called once for each request, before other services get it. After
-/// that, [`Request::client`], [`Request::scheme`], [`Request::authority`] and [`Request::port`] are those of
-/// the client, and the fields that named them are removed, so that no service reads them in another way.
+/// that, [`Request::client`], [`Request::scheme`], [`Request::authority`] and [`Request::port`] describe the
+/// client, and the fields that named them are removed, so that no service reads them in another way.
 ///
 /// Addresses are read from the end, which the nearest proxy wrote: the first one that is not a trusted
 /// proxy is the client. The addresses before it are ignored, because any client can write them.

@@ -152,7 +152,7 @@ impl LogFormat {
 
     /// A JSON object per line.
     pub fn json() -> Self {
-        // The names that log readers know, where they are not those of variables.
+        // The names that log readers know, where they differ from the names of variables.
         const MEMBERS: &[(&str, &str)] = &[
             ("time", "time_iso8601"),
             ("request_id", "request_id"),
@@ -277,8 +277,8 @@ pub enum LogFormatError {
 }
 
 impl LogFormat {
-    /// The variables of log lines that are known when the response has ended; the others are those of
-    /// [`RequestVariable`].
+    /// The variables of log lines that are known when the response has ended; the others are listed
+    /// by [`RequestVariable`].
     pub fn response_variables() -> impl Iterator<Item = VariableDescription> {
         RESPONSE_VARIABLES.iter().map(|(known, _)| *known)
     }

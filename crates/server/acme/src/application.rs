@@ -105,7 +105,7 @@ impl Acme {
         self
     }
 
-    /// The DNS server that is asked where the names point, by default that of the system.
+    /// The DNS server that is asked where the names point, by default the DNS server of the system.
     #[must_use]
     pub fn resolver(mut self, address: SocketAddr) -> Self {
         self.settings.resolver = Some(address);

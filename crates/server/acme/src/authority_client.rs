@@ -24,15 +24,16 @@ use rustls::{ClientConfig, RootCertStore};
 /// The largest file of root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 << 20;
 
-/// How far the clock of this machine may differ from that of an authority. Certificates are commonly valid from an hour
-/// before they are issued.
+/// How far the clock of this machine may differ from the clock of an authority. Certificates are commonly valid from an
+/// hour before they are issued.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
 /// The longest time that an authority is not asked because it said so.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// HTTPS requests to an authority.
-// They use hyper, and not `apus-client`: instant-acme asks for a client and for futures that are `Send`, and those of
-// `apus-client` belong to one thread. It also resolves no names. instant-acme depends on hyper in any case.
+// They use hyper, and not `apus-client`: instant-acme asks for a client and for futures that are `Send`, and the
+// futures of `apus-client` belong to one thread. It also resolves no names. instant-acme depends on hyper in any
+// case.
 pub(crate) struct AuthorityClient {
     client: Client<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
     observations: Arc<AuthorityObservations>,
@@ -63,8 +64,8 @@ impl AuthorityObservations {
         Duration::from_secs(self.retry_after.load(Ordering::Relaxed))
     }
 
-    /// Whether the last response refuses its request for good, so that the same would be refused again. Other failures, as
-    /// those of the network or of an authority that is overloaded, tell nothing of what was asked for.
+    /// Whether the last response refuses its request for good, so that the same would be refused again. Other failures,
+    /// such as a broken network or an overloaded authority, say nothing about the request.
     pub(crate) fn is_refusal(&self) -> bool {
         StatusCode::from_u16(self.status.load(Ordering::Relaxed)).is_ok_and(|status| {
             let is_temporary = matches!(
@@ -125,7 +126,8 @@ impl AuthorityObservations {
 }
 
 impl AuthorityClient {
-    /// The client of an authority, whose HTTPS server is trusted by this root certificate, or by those of the system.
+    /// The client of an authority, whose HTTPS server is trusted by this root certificate, or by the root certificates of
+    /// the system.
     pub(crate) fn new(
         root: Option<&Path>,
         observations: Arc<AuthorityObservations>,
@@ -228,7 +230,7 @@ fn alternatives(field: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Why the clock of this machine is wrong, if it differs much from that of the authority.
+/// Why the clock of this machine is wrong, if it differs much from the authority's clock.
 fn clock_error(headers: &HeaderMap, now: SystemTime) -> Option<ClockError> {
     let date = http_date(headers.get(DATE)?.as_bytes())?;
     let (is_ahead, difference) = match now.duration_since(date) {
@@ -254,7 +256,7 @@ impl fmt::Display for ClockError {
         let way = if self.is_ahead { "ahead of" } else { "behind" };
         write!(
             f,
-            "the clock of this machine is wrong: it is {} h {} min {way} that of the authority, so that no certificate is ordered",
+            "the clock of this machine is wrong: it is {} h {} min {way} the authority's, so that no certificate is ordered",
             minutes / 60,
             minutes % 60
         )

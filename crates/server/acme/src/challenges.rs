@@ -27,9 +27,9 @@ struct ChallengeResponses {
     http: HashMap<String, String>,
     /// Certificates by name (RFC 8737 section 3).
     tls: HashMap<String, Arc<CertifiedKey>>,
-    /// Those of other machines: key authorizations by token.
+    /// Challenges of other machines: key authorizations by token.
     shared_http: HashMap<String, String>,
-    /// Those of other machines: digests and certificates by name.
+    /// Challenges of other machines: digests and certificates by name.
     shared_tls: HashMap<String, ([u8; 32], Arc<CertifiedKey>)>,
 }
 
@@ -186,7 +186,8 @@ impl Drop for OpenChallenge {
     }
 }
 
-/// The server name by which an authority verifies a name: for an address, that of its reverse lookup (RFC 8738 section 6).
+/// The server name by which an authority verifies a name: for an address, the name of its reverse lookup (RFC 8738 section
+/// 6).
 fn challenge_server_name(name: &str) -> String {
     match name.parse() {
         Err(_) => name.to_owned(),

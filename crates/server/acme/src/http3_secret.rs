@@ -37,7 +37,7 @@ impl CertificateStore {
             }
             None => self.create_http3_secret(text.as_bytes())?,
         }
-        // That of another process, if it was faster.
+        // The secret of another process, if that was faster.
         let found = self.read(&path)?;
         found.as_deref().and_then(secret_of).ok_or_else(|| {
             CertificateStoreError::Damaged(path, "it has no 64 hexadecimal digits".to_owned())

@@ -75,7 +75,7 @@ impl ForeignCertificates {
     /// Reads the folder of certbot, acme.sh or Caddy.
     ///
     /// # Errors
-    /// The folder is that of none of them, or cannot be read.
+    /// The folder belongs to none of them, or cannot be read.
     pub fn read(folder: &Path) -> Result<Self, CertificateStoreError> {
         let mut found = Self::default();
         let mut is_known = false;

@@ -50,7 +50,7 @@ impl CertificateInventory {
         &self.store
     }
 
-    /// Makes the files in the folder those of the storage, but for certificates that a server of this machine orders.
+    /// Makes the files in the folder equal to the storage, except for certificates that a server of this machine orders.
     ///
     /// # Errors
     /// The storage cannot be reached, or the folder cannot be written to.
@@ -221,7 +221,7 @@ impl InventoryLock {
     }
 }
 
-/// The folder of a certificate, below that of the store, by the name of one of its files in the storage.
+/// The folder of a certificate, below the folder of the store, by the name of one of its files in the storage.
 fn folder_of(name: &str) -> Option<PathBuf> {
     let path = Path::new(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -181,7 +181,7 @@ impl CertificateOrder<'_> {
         offered
     }
 
-    /// The private key of a new certificate: that of the old one if it is to be used again, and has the right kind.
+    /// The private key of a new certificate: the old certificate's key if it is to be used again, and has the right kind.
     fn key_for_order(&self, state: &CertificateState) -> Result<String, IssueError> {
         let kind = self.managed.settings.key_type;
         let old = if self.managed.settings.reuse_key && !state.revoked {

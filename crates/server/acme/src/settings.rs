@@ -14,7 +14,8 @@ pub struct AcmeSettings {
     pub email: Option<String>,
     /// The authorities, the preferred one first. The others are asked when it fails.
     pub providers: Vec<AcmeProvider>,
-    /// The directory for trials, which is asked first after several failures; `None`: that of the same operator, if it has one.
+    /// The directory for trials, which is asked first after several failures; `None`: the staging directory of the same
+    /// operator, if it has one.
     pub staging: Option<AcmeProvider>,
     /// The root certificate of the HTTPS server of an authority that is not public, PEM.
     pub provider_root: Option<PathBuf>,
@@ -24,7 +25,7 @@ pub struct AcmeSettings {
     pub challenges: Vec<ChallengeKind>,
     /// What publishes TXT records, for [`ChallengeKind::Dns`].
     pub dns: Option<DnsPublisher>,
-    /// The DNS server that is asked where names point and where TXT records belong; `None`: that of the system.
+    /// The DNS server that is asked where names point and where TXT records belong; `None`: the DNS server of the system.
     pub resolver: Option<SocketAddr>,
     /// Whether certificates are ordered for names without a check that DNS points to this machine, as behind a load
     /// balancer.

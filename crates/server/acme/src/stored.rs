@@ -105,7 +105,7 @@ impl StoredCertificate {
         self.certificate.names()
     }
 
-    /// Whether it is that of a configuration.
+    /// Whether the configuration asks for this certificate.
     pub fn is_of(&self, managed: &ManagedCertificate) -> bool {
         self.folder == self.store.of(managed)
     }

@@ -51,7 +51,7 @@ impl std::fmt::Debug for StoredSecret {
     }
 }
 
-/// Keeps the secrets of session tickets of a process those of a folder, and rotates them, until it is dropped.
+/// Keeps a process's secrets of session tickets equal to the secrets in a folder, and rotates them, until it is dropped.
 #[derive(Debug)]
 pub struct TicketRotation {
     task: JoinHandle<()>,
@@ -81,7 +81,7 @@ impl TicketRotation {
                             count
                         }
                         Err(error) => {
-                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
+                            tracing::error!(%error, "this machine does not share the secrets of session tickets with the others");
                             refresh(&store, &secrets)
                         }
                     };
@@ -332,7 +332,7 @@ mod tests {
             assert_eq!(found.len(), 2);
             lock.unwrap().release().await;
         });
-        // Those of a machine that was alone before give way.
+        // The secrets of a machine that was alone before give way.
         let third = tempfile::tempdir().unwrap();
         let third = CertificateStore::in_folder(third.path());
         let own = third.rotate_ticket_secrets(START).unwrap();

@@ -34,7 +34,7 @@ pub(super) struct ConfigReader<'a> {
     pub(super) tables_with: fn(&str) -> Vec<String>,
     /// The key that is read.
     key: String,
-    /// The values that stand in for those of lines with an error of syntax, which was reported.
+    /// The values that replace the values of lines with a syntax error, which was reported.
     pub(super) broken: Vec<SourceSpan>,
     /// Whether lines with errors of syntax are left out, so that what is missing is no mistake.
     pub(super) is_partial: bool,

@@ -16,7 +16,7 @@ pub struct ListenerSpans {
 }
 
 impl ListenerSpans {
-    /// Those of `plan`.
+    /// The spans of the listeners of `plan`.
     pub fn of(plan: &ServerPlan) -> Self {
         let listeners = plan.sites.iter().flat_map(|site| &site.listeners);
         Self {

@@ -157,7 +157,7 @@ pub struct LocationPlan {
     pub internal: bool,
     /// Its handler.
     pub handler: HandlerPlan,
-    /// The settings of the location, which refine those of the site.
+    /// The settings of the location, which refine the settings of the site.
     pub settings: LocationSettings,
 }
 

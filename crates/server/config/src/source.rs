@@ -16,7 +16,7 @@ pub(super) struct SourceSpan {
 #[derive(Clone, Debug)]
 pub(super) struct Setting<T> {
     pub(super) value: T,
-    /// The span of the value; that of its table if `value` is the default.
+    /// The span of the value, or of its table if `value` is the default.
     pub(super) span: SourceSpan,
     /// Whether the file gives the value; otherwise `value` is the default.
     pub(super) given: bool,

@@ -20,7 +20,7 @@ const LONGEST_LINE: usize = 200;
 pub(super) struct RepairedText {
     /// TOML of the same length: lines with errors have no value, or are blank.
     pub(super) text: String,
-    /// The values that stand in for those of such lines.
+    /// The values that replace the values of such lines.
     pub(super) broken: Vec<Range<usize>>,
     pub(super) errors: Vec<Finding>,
     /// Whether tables or keys are missing in the text.
@@ -192,7 +192,7 @@ impl RepairedText {
         self.blank(header.start..end);
     }
 
-    /// Puts another value in place of that of a line, if it has a key.
+    /// Replaces the value of a line, if the line has a key.
     fn remove_value(&mut self, line: &Range<usize>) {
         let text = self.line(line).to_owned();
         let start = text.len() - text.trim_start().len();

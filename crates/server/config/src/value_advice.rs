@@ -71,7 +71,7 @@ const REFUSED: &[TextAdvice] = &[
                 _ => default,
             };
             format!(
-                "an address has no scheme: write {key} = {port}; the name is that of `server_name`"
+                "an address has no scheme: write {key} = {port}; the name goes into `server_name`"
             )
         },
     },

@@ -20,7 +20,7 @@ variable of the environment in every string ([configuration](configuration.md#mo
 | `return.location` | of requests, `$1` to `$9` of the location's `~` expression | percent-encoded, as in `rewrite.to` |
 | `return.text` | of requests, `$1` to `$9` of the location's `~` expression | as it is |
 | `fastcgi.params` | of requests | as it is |
-| `access_log.format` | of requests but those of the location; of responses | escaped; a value that is missing is `-` |
+| `access_log.format` | of requests, except for variables of the location; of responses | escaped; a value that is missing is `-` |
 
 `$$` is a dollar sign. A variable that has no value for a request is empty; a field whose value is
 empty is not sent.

@@ -55,7 +55,7 @@ impl ControlFiles {
         self.socket == path || self.link.as_deref() == Some(path)
     }
 
-    /// Removes the files, as far as permitted.
+    /// Removes the files that this process may remove.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
         let is_ours = |link: &&PathBuf| fs::read_link(link).is_ok_and(|to| to == self.socket);

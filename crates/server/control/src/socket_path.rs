@@ -21,7 +21,7 @@ pub fn socket_path_at(folder: &Path, address: &str) -> PathBuf {
     path_for(folder, &[folder_bytes, &[0], address.as_bytes()].concat())
 }
 
-/// A socket whose name has that of the source, and tells apart sources of the same name.
+/// A socket whose name contains the name of the source, and differs for sources of the same name.
 fn path_for(source: &Path, distinct: &[u8]) -> PathBuf {
     let name: String = source
         .file_stem()

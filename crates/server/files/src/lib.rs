@@ -87,9 +87,9 @@ pub use variants::VariantStore;
 /// has in memory, also if the file was changed or deleted; what one worker finds out reaches the
 /// others with their next request.
 ///
-/// The entity tag of a file of up to 512 KB is made of its bytes. That of a larger one is made of
-/// its length, its times and its inode, so that it changes with each version, and is another one on
-/// each machine and for each copy.
+/// The entity tag of a file of up to 512 KB is made of its bytes. The tag of a larger one is made
+/// of its length, its times and its inode, so that it changes with each version, and is another one
+/// on each machine and for each copy.
 ///
 /// Private files of the process, such as keys of certificates and logs, are not found.
 #[derive(Clone)]
@@ -260,7 +260,7 @@ impl Files {
         self
     }
 
-    /// Media types by extension (lower case, without its dot), before those of the built-in table.
+    /// Media types by extension (lower case, without its dot), which are looked up before the built-in table.
     #[must_use]
     pub fn media_types<E: Into<String>, T: Into<String>>(
         mut self,
@@ -295,7 +295,7 @@ impl Files {
         self
     }
 
-    /// Extensions (lower case) of programs, whose source is never sent. Default: those of PHP.
+    /// Extensions (lower case) of programs, whose source is never sent. Default: the extensions of PHP.
     #[must_use]
     pub fn source_extensions<S: Into<String>>(
         mut self,
@@ -312,7 +312,7 @@ impl Files {
         self
     }
 
-    /// Fields added to every file; they replace those of the same name.
+    /// Fields added to every file; they replace fields of the same name.
     #[must_use]
     pub fn headers(mut self, headers: Headers) -> Self {
         self.options.headers = headers;

@@ -19,8 +19,8 @@ const DOCUMENTS: [&str; 6] = [
 const DECIDING_FIELDS: &str = "accept, sec-fetch-dest";
 
 /// Whether a request is for a page. Browsers say so in `Sec-Fetch-Dest` (over HTTPS), or by accepting
-/// HTML. The path decides only for other clients, and for what a script of a page fetches: it is not
-/// that of a page if it ends like the name of a file of a known type other than HTML.
+/// HTML. The path decides only for other clients, and for what a script of a page fetches: a path
+/// that ends like the name of a file of a known type other than HTML is no page.
 pub(crate) fn is_for_page(request: &Request, path: &[u8]) -> bool {
     let headers = request.headers();
     match headers.get_str("sec-fetch-dest") {
@@ -53,7 +53,7 @@ fn is_page_name(path: &[u8]) -> bool {
     media_type::of_extension(&extension) == "text/html" || !media_type::is_listed(&extension)
 }
 
-/// Adds the fields that decide to those of the response: a cache must not send the page for a script.
+/// Adds the fields that decide to the `Vary` of the response: a cache must not send the page for a script.
 pub(crate) fn vary_by_page(response: &mut Response) {
     let _ = response.headers_mut().try_append("vary", DECIDING_FIELDS);
 }

@@ -217,7 +217,7 @@ impl PathResolver<'_> {
 }
 
 impl FilesOptions {
-    /// Whether a name is that of a program, whose source is never sent.
+    /// Whether a name belongs to a program, whose source is never sent.
     pub(crate) fn is_source(&self, path: &[u8]) -> bool {
         // Trailing characters of editor copies, and those that some file systems ignore.
         let len = path.iter().rev().take_while(|byte| b"~. ".contains(byte));
@@ -232,7 +232,7 @@ impl FilesOptions {
         known.any(|known| known.as_bytes().eq_ignore_ascii_case(extension))
     }
 
-    /// Whether a name is that of a copy of a program or of an include file, in a tree with
+    /// Whether a name belongs to a copy of a program or of an include file, in a tree with
     /// programs: it contains source code, and no service runs it.
     pub(crate) fn is_leftover(&self, path: &[u8]) -> bool {
         if !self.has_programs {
@@ -303,7 +303,7 @@ impl FilesOptions {
         }
     }
 
-    /// The content coding in which a file of this name is stored, so that its media type is that of
+    /// The content coding in which a file of this name is stored, so that its media type describes
     /// what is in it. An archive is what its name says, and has none.
     pub(crate) fn stored_coding(&self, path: &[u8]) -> Option<Coding> {
         let extension = media_type::extension(path);

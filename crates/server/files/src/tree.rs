@@ -371,8 +371,9 @@ impl FileIdentity {
         hasher.finish()
     }
 
-    /// Whether the modification time is that of the last change, so that no two versions have the
-    /// same. Copies and builds that set the time to an earlier one can have that of another version.
+    /// Whether the modification time is the time of the last change, so that no two versions have
+    /// the same. Copies and builds that set the time to an earlier one can have the time of another
+    /// version.
     pub(crate) fn is_modified_when_changed(&self) -> bool {
         let (modified, changed) = (since_epoch(self.modified), since_epoch(self.changed));
         changed.abs_diff(modified) < SAME_CHANGE

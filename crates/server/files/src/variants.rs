@@ -75,8 +75,8 @@ impl Variant {
 }
 
 /// A store of compressed variants of files, which drops the oldest first. Its keys identify
-/// versions of files, so that any [`Files`](super::Files) may share one store: all of a server, and
-/// those of its next configuration.
+/// versions of files, so that any [`Files`](super::Files) may share one store: all of a server,
+/// also after a reload.
 pub struct VariantStore {
     state: Mutex<VariantStoreState>,
     capacity: u64,

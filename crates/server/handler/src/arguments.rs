@@ -44,8 +44,8 @@ pub trait HandlerArguments<Marker>: Sized + 'static {
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
             any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
             `Bytes` or `Request`; a type of your own can implement `FromRequestHead`, `AsyncExtractor` or `FromRequest`",
-    note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>` and `Form<T>` has `#[derive(serde::Deserialize)]`, that of `State<T>` \
-            `#[derive(Clone)]`, and that in `Valid<..>` `#[derive(garde::Validate)]`, too"
+    note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>` and `Form<T>` has `#[derive(serde::Deserialize)]`, the `T` of `State<T>` \
+            `#[derive(Clone)]`, and the one in `Valid<..>` `#[derive(garde::Validate)]`, too"
 )]
 pub trait HandlerArgument<Marker>: Sized + 'static {
     /// Extracts the arguments before this one, and this one, and calls the function with what `join` makes of them.

@@ -99,7 +99,7 @@ impl<F: Future + 'static> IntoResponseFuture<FutureMarker> for F {
     }
 }
 
-/// Marks handlers and layers that return a [`ResponseFuture`], for example that of another service.
+/// Marks handlers and layers that return a [`ResponseFuture`], for example the future of another service.
 #[derive(Debug)]
 pub enum ServiceResponseMarker {}
 

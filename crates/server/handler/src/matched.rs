@@ -29,12 +29,12 @@ pub struct Matched<'a> {
     pub names: &'a [Box<str>],
     /// The ranges of their values in the path.
     pub ranges: &'a [Range<usize>],
-    /// The path in normal form, if it is another than that of the request.
+    /// The path in normal form, if the path of the request is not.
     pub decoded: Option<&'a str>,
     /// The group that the route is in.
     pub scope: &'a RouteScope,
-    /// The form of the responses to errors: that of the group, or of the group that a path without a route
-    /// is in.
+    /// The form of the responses to errors, which the group decides, or the group that a path without a
+    /// route is in.
     pub errors: &'a ErrorRules,
     /// Where the route was added.
     pub at: Option<&'static Location<'static>>,

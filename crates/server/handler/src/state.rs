@@ -37,7 +37,7 @@ impl StateSource {
 pub struct States(Vec<(TypeId, Rc<dyn Any>)>);
 
 impl States {
-    /// These values, replaced and extended by those of the sources.
+    /// These values, replaced and extended by the values of the sources.
     pub fn with(&self, sources: &[StateSource]) -> Self {
         let mut states = self.0.clone();
         for source in sources {

@@ -78,7 +78,7 @@ impl Cors {
         self
     }
 
-    /// Allows the origins that a function accepts, as those of all subdomains. It sees the whole
+    /// Allows the origins that a function accepts, such as all subdomains. It sees the whole
     /// origin: `|origin| origin.starts_with("https://") && origin.ends_with(".shop.example")`.
     #[must_use]
     pub fn origins_matching(

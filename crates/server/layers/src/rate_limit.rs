@@ -1,6 +1,6 @@
 //! Rate limits of clients: 429 (RFC 6585 section 4) and the `RateLimit` fields.
 //!
-//! The fields are those of draft-ietf-httpapi-ratelimit-headers.
+//! The fields are defined in draft-ietf-httpapi-ratelimit-headers.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -105,7 +105,7 @@ impl RateLimit {
         Self::new(requests, Duration::from_secs(3600))
     }
 
-    /// The number of requests that may come at once. Default: those of the whole period.
+    /// The number of requests that may come at once. Default: the requests of the whole period.
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         let requests = NonZeroU32::new(requests).unwrap_or(NonZeroU32::MIN);

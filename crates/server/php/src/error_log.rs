@@ -110,7 +110,7 @@ impl ErrorLogReader {
         self.messages.pop_front()
     }
 
-    /// All messages, also those of which the reactor does not know yet.
+    /// All messages, including messages that the reactor has not announced yet.
     pub(crate) fn take_all(&mut self) -> VecDeque<ErrorLogMessage> {
         self.has_more();
         self.messages

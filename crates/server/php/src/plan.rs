@@ -95,7 +95,7 @@ pub struct PhpCgiPlan {
     pub arguments: Vec<String>,
     /// The environment, without `PATH`.
     pub environment: Vec<(String, String)>,
-    /// The user of the processes, if it is not that of this process.
+    /// The user of the processes, if it is not the user of this process.
     pub account: Option<SystemAccount>,
 }
 

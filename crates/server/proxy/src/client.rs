@@ -96,7 +96,7 @@ impl UpstreamClient {
         self.finish(request, exchange.await)
     }
 
-    /// Sends a request to the group, whose response is for [`Self::finish`]. `headers` are those of the client.
+    /// Sends a request to the group, whose response is for [`Self::finish`]. `headers` come from the client.
     ///
     /// # Errors
     /// There is no such group: the error response.

@@ -112,7 +112,8 @@ struct ClientHeaders {
 }
 
 impl ClientHeaders {
-    /// Returns the headers for a request, those of the last request of the connection if they are the same.
+    /// Returns the headers for a request. If they equal the headers of the connection's last request, they are shared
+    /// with it.
     fn of(request: &Request, forwarding: &Forwarding) -> Rc<Self> {
         let make = || Self::new(request, forwarding);
         if request.is_forwarded() {
@@ -174,8 +175,8 @@ impl ClientHeaders {
         }
     }
 
-    /// Adds the headers to those of a request that has some already: a header that the site sets itself stays
-    /// as it is, and `Via` gets one more member.
+    /// Adds the headers to a request that has some already: a header that the site sets itself stays as it
+    /// is, and `Via` gets one more member.
     fn append_missing(&self, to: &mut Headers) {
         for (name, value) in self.headers.iter() {
             if name == "via" {

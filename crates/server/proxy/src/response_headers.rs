@@ -54,7 +54,7 @@ pub(super) const REFERENCES: FieldSet = FieldSet::of(&[
 
 impl OriginReferences<'_> {
     /// Changes `Location`, `Content-Location` and `Refresh`. If no rule matches, a reference to the origin itself
-    /// becomes one to the site, and a path below that of the upstream one below that of the location.
+    /// becomes one to the site, and a path below the upstream's path one below the location's path.
     pub(super) fn change_in(&self, headers: &mut Headers) {
         for name in ["location", "content-location"] {
             if let Some(reference) = headers.get_str(name)
@@ -150,8 +150,8 @@ fn split_refresh(value: &str) -> Option<(&str, &str, &str)> {
     Some((before, url, after))
 }
 
-/// Changes the attributes of all cookies by the rules. If none matches, a path below that of the upstream becomes one
-/// below that of the location.
+/// Changes the attributes of all cookies by the rules. If none matches, a path below the upstream's path becomes one
+/// below the location's path.
 pub(super) fn change_cookies(
     headers: &mut Headers,
     rules: &CookieRules,

@@ -103,7 +103,7 @@ impl Service for ProxyService {
     }
 }
 
-/// Responds to a request for a range where texts may be replaced. The offsets of the origin are not those of the
+/// Responds to a request for a range where texts may be replaced. The offsets of the origin do not fit the
 /// replaced body: the client gets that completely, and parts of other media types.
 async fn respond_to_range(
     state: Rc<ProxyState>,
@@ -278,8 +278,8 @@ impl ProxyState {
         response
     }
 
-    /// Returns the change of paths between the client and the origin: that of the settings, and the prefix that the
-    /// service is mounted at.
+    /// Returns the change of paths between the client and the origin: the one in the settings, and the prefix that
+    /// the service is mounted at.
     fn path_at_client(&self, request: &Request) -> Option<PathChange> {
         let own = self.settings.path.as_ref();
         match (mount_prefix(request), own) {

@@ -16,8 +16,8 @@ impl Proxy {
     /// Creates a proxy to one origin: `http://127.0.0.1:9000`, `https://api.example.com/v1` or `unix:/run/app.sock`.
     ///
     /// A path of the address is put in front of the path of each request. Over `http` the origin gets the `Host`
-    /// of the client; over `https` it gets that of the address, for which its certificate has to be valid. A name
-    /// is looked up once, here; use a group for a name whose addresses change and for more than one origin
+    /// of the client; over `https` it gets the host of the address, for which its certificate has to be valid. A
+    /// name is looked up once, here; use a group for a name whose addresses change and for more than one origin
     /// ([`Proxy::new`]).
     ///
     /// ```

@@ -26,7 +26,7 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Creates a spool for a request body, in a file of this folder, with at most so many bytes.
+    /// Creates a spool for a request body, in a file of this folder, with at most `max_len` bytes.
     pub(super) fn of_request(folder: PathBuf, max_len: u64) -> Self {
         Self {
             folder,

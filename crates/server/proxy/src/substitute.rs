@@ -87,7 +87,7 @@ impl Substitutions {
                 media_type(part.headers()).eq_ignore_ascii_case("multipart/byteranges")
                     || self.applies_to(part.headers())
             }
-            // Its media type is that of the message.
+            // It has the media type of the message.
             StatusCode::RANGE_NOT_SATISFIABLE => !self.is_empty(),
             _ => false,
         }

@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// How long a tunnel lasts whose client takes so many bytes each time.
+    /// How long a tunnel lasts whose client takes this number of bytes in each interval.
     async fn lasts(takes: (usize, Duration)) -> Duration {
         let origin = Box::new(TunnelEnd::new(true, (0, Duration::ZERO)));
         let client = Box::new(TunnelEnd::new(false, takes));

@@ -182,8 +182,8 @@ impl CertificateAdmin {
     }
 }
 
-/// Stores the certificates that certbot, acme.sh or Caddy have in `folder`, as far as the configuration would order them.
-/// There must be no other thread if the process is root: it gives that up.
+/// Stores the certificates that certbot, acme.sh or Caddy have in `folder`, if the configuration would order them. There
+/// must be no other thread if the process is root: it gives that up.
 ///
 /// # Errors
 /// The configuration has errors or orders none, or a folder cannot be read or written.

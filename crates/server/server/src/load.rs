@@ -57,7 +57,7 @@ pub(crate) struct PlanLoader {
     on_demand: Arc<OnDemandNames>,
     /// The secrets of session tickets, if they are stored.
     tickets: Arc<TicketSecrets>,
-    /// The folder of certificates that are ordered, if the configuration names none. It is that of the user who started
+    /// The folder of certificates that are ordered, if the configuration names none. It belongs to the user who started
     /// the server.
     acme_folder: PathBuf,
 }
@@ -188,7 +188,7 @@ impl PlanLoader {
         config.global.stores_tickets.then_some(&self.tickets)
     }
 
-    /// Begins to keep the secrets of session tickets those of the folder, if they are stored.
+    /// Begins to keep the secrets of session tickets equal to the secrets in the folder, if they are stored.
     pub(crate) fn ticket_rotation(&self, config: &config::ServerPlan) -> Option<TicketRotation> {
         let secrets = self.stored_tickets(config)?;
         let store = self.certificate_store(config);
@@ -394,7 +394,7 @@ impl PlanLoader {
         })
     }
 
-    /// The plan of a configuration with the certificates that are ordered by ACME, as far as there are any.
+    /// The plan of a configuration with the certificates that ACME has issued so far.
     fn assemble(
         &self,
         config: &config::ServerPlan,

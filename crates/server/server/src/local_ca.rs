@@ -189,7 +189,7 @@ impl LocalCertificate {
     }
 }
 
-/// The names of a certificate: the requested ones and those of this machine.
+/// The names of a certificate: the requested ones and the names of this machine.
 fn names(hosts: &[String]) -> Vec<String> {
     let machine = rustix::system::uname()
         .nodename()

@@ -256,7 +256,7 @@ impl ControlThread {
             let socket = control.files().socket().display();
             info!(
                 %socket,
-                "the default control socket is that of another server; `apus stop`, `apus status` and others need `--socket` for this one"
+                "the default control socket belongs to another server; `apus stop`, `apus status` and others need `--socket` for this one"
             );
         }
         let control = control.serve()?;

@@ -54,7 +54,7 @@ impl<'a> Url<'a> {
 
     /// Whether a site may get requests for this URL: one has the host, and one listens on the port.
     ///
-    /// The default port may be that of a proxy or a container in front, and so may others behind a trusted
+    /// The default port may belong to a proxy or a container in front, and so may others behind a trusted
     /// proxy.
     pub(crate) fn check_site(&self, plan: &ServerPlan) -> Result<(), InvalidUrl> {
         let host = self.host.strip_suffix('.').unwrap_or(self.host);

@@ -60,8 +60,8 @@ impl FieldChange {
         }
     }
 
-    /// Adds a line after those of the name. The value may hold variables; if it is empty for a
-    /// request, nothing is added.
+    /// Adds a line after the lines of the same name. The value may hold variables; if it is empty
+    /// for a request, nothing is added.
     ///
     /// # Errors
     /// As [`FieldChange::set`].

@@ -24,7 +24,7 @@
 //!   belong there too, and a condition of a layer in `serve::layers` and beside the keys of layers.
 //! - **A request has one `RequestRoute`**, which the part of the site that has the request and the part that completes
 //!   the response own together. Layers may keep a request, or respond themselves at any time; before, each location with
-//!   layers had a route of its own around that of the next one, and the response had to look for the innermost. Its
+//!   layers had a separate route around the route of the next one, and the response had to look for the innermost. Its
 //!   memory is used by the next request, so that it costs no allocation where there are no layers.
 //! - **Responses of the site itself have the fields of its handlers**, and pass the layers that change only fields
 //!   (`respond_itself`): redirects to `https` or to the path with a slash, 400 and 404. Layers that may reject a request

@@ -101,7 +101,7 @@ impl LocationPattern {
         }
     }
 
-    /// Whether a path of the pattern is used before those of longer prefixes and of expressions.
+    /// Whether the pattern takes precedence over longer prefixes and over expressions.
     pub fn is_exact(&self) -> bool {
         matches!(self.kind, PatternKind::Exact(_))
     }
@@ -120,8 +120,8 @@ impl LocationPattern {
         }
     }
 
-    /// Whether this expression takes all paths of another pattern: those of a prefix without `^~`, or all paths at all if the
-    /// other one is an expression. Samples of paths decide.
+    /// Whether this expression takes all paths of another pattern: the paths of a prefix without `^~`, or all paths at all if
+    /// the other one is an expression. Samples of paths decide.
     pub fn takes_all_of(&self, other: &Self) -> bool {
         const BELOW: [&str; 5] = ["", "zq7", "zq7/", "zq7.zq7", "Zq_7-~/0.Zq"];
         let base = match &other.kind {
@@ -218,7 +218,7 @@ impl fmt::Display for LocationMatch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationMatcher {
     exact: HashMap<Box<[u8]>, usize>,
-    /// Those of exact paths whose script also other paths run, and whether that of a folder does.
+    /// The locations of exact paths whose script other paths run, too, and whether the path of a folder runs it.
     scripts: HashMap<Box<[u8]>, ScriptLocation>,
     /// Sorted by text.
     prefixes: Vec<Prefix>,

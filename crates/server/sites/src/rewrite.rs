@@ -21,7 +21,7 @@ pub struct RewriteRule {
     regex: Regex,
     path: Template,
     query: Option<Template>,
-    /// Whether the query of the request is appended to that of the rule.
+    /// Whether the query of the request is appended to the query of the rule.
     keeps_query: bool,
     flag: RewriteFlag,
     conditions: Vec<Condition>,
@@ -193,9 +193,9 @@ pub(super) enum RewriteResult {
 
 impl RewriteRule {
     /// A rule. Groups of the expression are `$1` to `$9` in the replacement. The query of the
-    /// request is appended to that of the replacement, unless that ends with `?`. A replacement
-    /// that starts with `http://`, `https://` or `$scheme://` redirects, with 302 unless the flag
-    /// is [`RewriteFlag::Permanent`].
+    /// request is appended to the query of the replacement, unless that ends with `?`. A
+    /// replacement that starts with `http://`, `https://` or `$scheme://` redirects, with 302
+    /// unless the flag is [`RewriteFlag::Permanent`].
     ///
     /// # Errors
     /// The expression or the replacement is invalid.

@@ -49,7 +49,7 @@ pub enum ErrorPage {
     },
     /// A file, read when it is needed; the type follows from its name.
     File(PathBuf),
-    /// The response of the site to a GET of this path; the status stays that of the error.
+    /// The response of the site to a GET of this path; the status of the error stays.
     Path(String),
 }
 
@@ -125,7 +125,7 @@ impl LocationSettings {
         self
     }
 
-    /// Adds a layer inside of those that were added before. Those of a site are around those of its locations.
+    /// Adds a layer inside of those that were added before. Layers of a site are around the layers of its locations.
     #[must_use]
     pub fn layer<Marker: 'static>(self, middleware: impl Middleware<Marker>) -> Self {
         self.shared_layer(Layer::new(middleware))

@@ -184,7 +184,7 @@ impl Location {
         }
     }
 
-    /// The settings of the location, which refine those of the site.
+    /// The settings of the location, which refine the settings of the site.
     #[must_use]
     pub fn settings(mut self, settings: LocationSettings) -> Self {
         self.settings = settings;

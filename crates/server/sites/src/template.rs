@@ -11,7 +11,7 @@ use apus_http::path;
 
 use crate::variable::{RequestVariable, VariableDescription, VariableSink};
 
-/// Text with variables, which are expanded for each request: those of [`RequestVariable`], and these.
+/// Text with variables, which are expanded for each request: every [`RequestVariable`], and these.
 ///
 /// | variable | value |
 /// | --- | --- |
@@ -110,7 +110,7 @@ pub(super) enum ValueEncoding {
 }
 
 impl Template {
-    /// Parses text; numbered groups are those of the location's regular expression, if it has one.
+    /// Parses text; numbered groups refer to the location's regular expression, if it has one.
     ///
     /// # Errors
     /// A variable does not exist, or a `$` has no name.

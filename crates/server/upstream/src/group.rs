@@ -451,7 +451,7 @@ fn eject(set: &NodeSet, plan: &EjectionPlan, state: &NodeState, now: Instant) ->
     may
 }
 
-/// Returns the addresses of a node: its own, or those of its name.
+/// Returns the addresses of a node: the configured one, or the addresses that its name resolves to.
 fn addresses(node: &NodePlan, resolved: &HashMap<Arc<str>, ResolvedName>) -> Vec<ResolvedAddress> {
     match &node.target {
         NodeTarget::Address(address) => vec![ResolvedAddress {

@@ -248,8 +248,8 @@ impl fmt::Display for SameSite {
 /// The pool of connections to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionPoolPlan {
-    /// The most idle connections, for each worker and node; 0: none. All workers share those of FastCGI, for
-    /// which this is the limit over all workers.
+    /// The most idle connections, for each worker and node; 0: none. All workers share FastCGI connections,
+    /// for which this is the limit over all workers.
     pub max_idle: usize,
     /// The time after which an idle connection is closed. It has to be shorter than the node's own limit, so
     /// that no request is sent over a connection that the node closes.
@@ -379,7 +379,7 @@ impl Default for EjectionPlan {
 pub struct RatePlan {
     /// The time between two comparisons.
     pub interval: Duration,
-    /// The difference between the failure rate of a node and that of the others, in percent, that ejects it.
+    /// The difference between the failure rate of a node and the rate of the others, in percent, that ejects the node.
     pub margin: u8,
     /// The fewest requests of the node in the interval.
     pub min_requests: u32,
@@ -529,7 +529,7 @@ impl Default for BudgetPlan {
 /// The resolution of the nodes' names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DnsPlan {
-    /// The DNS servers; empty: those of the system.
+    /// The DNS servers; empty: the servers of the system.
     pub servers: Vec<SocketAddr>,
     /// The shortest time until a name is looked up again, whatever its TTL.
     pub min_ttl: Duration,

@@ -416,7 +416,7 @@ impl SocketDriver {
         Some(self.started + deadline)
     }
 
-    /// Whether the next deadline is the idle timeout, and not that of a ping.
+    /// Whether the next deadline is the idle timeout, and not the deadline of a ping.
     fn is_last_deadline(&self) -> bool {
         let settings = &self.shared.settings;
         let interval = settings.ping_interval;

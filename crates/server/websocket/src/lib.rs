@@ -12,8 +12,8 @@
 //!   unless they are listed.
 //! - `socket`, `driver`, `state`: the two halves of a socket, and the task that reads and writes it. `memory`: the
 //!   budget of all sockets.
-//! - `rooms`: messages to the sockets of a room. Those of one worker are in `worker_rooms`, of all workers in
-//!   `process_rooms`, and of other machines behind `redis`.
+//! - `rooms`: messages to the sockets of a room. `worker_rooms` has the rooms of one worker, `process_rooms`
+//!   joins all workers, and `redis` other machines.
 //!
 //! # Decisions
 //!

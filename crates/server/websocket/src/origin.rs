@@ -25,7 +25,7 @@ pub enum WebSocketOrigins {
 #[derive(Clone, Debug)]
 pub(super) struct RequestOrigin {
     origin: Option<Box<[u8]>>,
-    /// Whether the origin is that of the request.
+    /// Whether the origin equals the request's origin.
     is_same: bool,
 }
 

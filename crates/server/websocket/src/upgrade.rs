@@ -46,7 +46,7 @@ impl WebSocketUpgrade {
         })
     }
 
-    /// Sets whose pages may open a socket; by default those of the same origin.
+    /// Sets whose pages may open a socket; by default pages of the same origin.
     #[must_use]
     pub fn origins(mut self, origins: WebSocketOrigins) -> Self {
         self.origins = origins;

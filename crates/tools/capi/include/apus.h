@@ -7,8 +7,8 @@
  * - Functions that can fail return an `apus_status`. After another status than APUS_OK, apus_last_error() has a text
  *   that says what was expected, what came, and what to do. Functions that make an object return NULL then.
  * - Strings that the library returns are an `apus_str`: a pointer and a length, without a NUL at the end. They point into
- *   memory of the object that they were asked of, and are valid as long as it says; those of a request until its response:
- *   until the handler returns, or until apus_complete(). An absent string has `data` NULL.
+ *   memory of the object that they were asked of, and are valid as long as it says; strings of a request until its
+ *   response: until the handler returns, or until apus_complete(). An absent string has `data` NULL.
  * - Names and settings that are passed in are strings that end with NUL. Values and bodies are a pointer and a length; for
  *   a text that ends with NUL the length may be APUS_NTS. They are copied unless it says otherwise.
  * - An object is owned by the code that made it, until a function takes it over, which is then said ("takes over").
@@ -21,8 +21,8 @@
  *   returns, and fails with APUS_CLOSED or APUS_STATE when another thread has given it back. A thread that is not in its
  *   callback does not use a handle after it was given back: one of the threads gives it back, when the others use it no more.
  * - A callback may still run when the function that gave its handle back returns. What its `user` points to is freed by a
- *   `destroy`, which runs after it: that of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
- *   Functions with a `destroy` of their own, and callbacks that are called once, say so.
+ *   `destroy`, which runs after it: the one of apus_writer_set_data(), or apus_request_set_data() of the deferred
+ *   request. Functions with a `destroy` of their own, and callbacks that are called once, say so.
  * - Handles of a worker are not given back to other threads: an apus_websocket is used by its worker only, until its close
  *   event returns, an apus_timer by the worker that started it. Other threads reach them by apus_executor_post(), and sockets by
  *   apus_rooms_publish(). An apus_executor, apus_rooms or apus_server is freed when no other thread uses it.
@@ -483,7 +483,7 @@ typedef struct apus_allocator {
    */
   void *(*allocate)(size_t align, size_t len, void *user);
   /**
-   * Frees memory of `allocate`. `len` and `align` are those of the allocation. By any thread.
+   * Frees memory of `allocate`. `len` and `align` are the ones that were allocated with. By any thread.
    */
   void (*release)(void *memory, size_t align, size_t len, void *user);
   /**
@@ -746,7 +746,7 @@ typedef struct apus_websocket_events {
    */
   bool no_compression;
   /**
-   * Accepts pages of all origins. By default, only those of the same host may open a socket.
+   * Accepts pages of all origins. By default, only pages of the same host may open a socket.
    */
   bool any_origin;
   /**
@@ -771,9 +771,9 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes all memory of the library come from these functions, but that of its cryptography and compression, which are in C and
- * use malloc(3). It has to be the first call of the library in the process.
- * Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
+ * Makes all memory of the library come from these functions, except for its cryptography and compression, which are in C and
+ * use malloc(3). It has to be the first call of the library in the process. Errors: APUS_STATE if the library has memory
+ * already; APUS_INVALID if a function is NULL.
  */
 apus_status apus_set_allocator(const struct apus_allocator *allocator);
 
@@ -896,9 +896,9 @@ struct apus_config *apus_config_parse(const char *toml,
 void apus_config_free(struct apus_config *config);
 
 /**
- * The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are those of
- * the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder cannot be
- * opened).
+ * The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are taken
+ * from the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder
+ * cannot be opened).
  */
 struct apus_service *apus_config_service(const struct apus_config *config);
 
@@ -988,7 +988,8 @@ const char *apus_last_error(void);
 
 /**
  * The parts of the last error of this thread: what was expected, what came, and what to do. Each pointer may be NULL. The
- * strings are valid as that of apus_last_error(). Returns the status of that error, or APUS_OK if there was none.
+ * strings are valid as long as the string of apus_last_error(). Returns the status of that error, or APUS_OK if there was
+ * none.
  */
 apus_status apus_last_error_parts(struct apus_str *expected,
                                   struct apus_str *got,
@@ -1265,9 +1266,9 @@ apus_status apus_server_listen_tls(struct apus_server *server, const char *addre
 
 /**
  * Listens on the addresses of a configuration, too, and serves its sites there. The workers, the limits and `server_header` of
- * its `[global]` are those of the server from then on, in place of what was set before: call setters after it. The account, the
- * control socket and the level of the log are for the program `apus`. The configuration stays with the caller.
- * Errors: APUS_INVALID, APUS_STATE, APUS_IO.
+ * its `[global]` apply to the server from then on, in place of what was set before: call setters after it. The account, the
+ * control socket and the level of the log are for the program `apus`. The configuration stays with the caller. Errors:
+ * APUS_INVALID, APUS_STATE, APUS_IO.
  */
 apus_status apus_server_config(struct apus_server *server,
                                const struct apus_config *config);
@@ -1391,8 +1392,8 @@ apus_status apus_upstream_path(struct apus_upstream *upstream,
                                const char *form);
 
 /**
- * The `Host` that origins get: `raw` for that of the client exactly as it was sent, otherwise this host. By default it is
- * that of the client in lower case and without the default port. Errors: APUS_INVALID.
+ * The `Host` that origins get: `raw` for the client's host exactly as it was sent, otherwise this host. By default it is
+ * the client's host in lower case and without the default port. Errors: APUS_INVALID.
  */
 apus_status apus_upstream_host(struct apus_upstream *upstream,
                                const char *host);
@@ -1438,7 +1439,7 @@ struct apus_service *apus_php_new(const char *address,
 /**
  * As apus_php_new(), with the form of paths: `raw` passes paths with `%2F` on to scripts in `REQUEST_URI`, as applications
  * need that have slashes in names (the application of the mount has to allow them: apus_app_allow_encoded_slashes());
- * `normalized` is that of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
+ * `normalized` is the form of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
  */
 struct apus_service *apus_php_new_with_path(const char *address,
                                             const char *root,

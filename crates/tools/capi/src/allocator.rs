@@ -1,4 +1,4 @@
-//! The allocator of the library: that of the system, or functions of the program.
+//! The allocator of the library: the system's, or functions of the program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use crate::user::UserPointer;
 pub struct ApusAllocator {
     /// As aligned_alloc(3): `align` is a power of two. NULL when there is no memory. By any thread.
     pub allocate: Option<extern "C" fn(align: usize, len: usize, user: *mut c_void) -> *mut c_void>,
-    /// Frees memory of `allocate`. `len` and `align` are those of the allocation. By any thread.
+    /// Frees memory of `allocate`. `len` and `align` are the ones that were allocated with. By any thread.
     pub release:
         Option<extern "C" fn(memory: *mut c_void, align: usize, len: usize, user: *mut c_void)>,
     /// Is passed to both.
@@ -113,9 +113,9 @@ unsafe impl GlobalAlloc for HookedAllocator {
     }
 }
 
-/// Makes all memory of the library come from these functions, but that of its cryptography and compression, which are in C and
-/// use malloc(3). It has to be the first call of the library in the process.
-/// Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
+/// Makes all memory of the library come from these functions, except for its cryptography and compression, which are in C and
+/// use malloc(3). It has to be the first call of the library in the process. Errors: APUS_STATE if the library has memory
+/// already; APUS_INVALID if a function is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_set_allocator(allocator: Option<&ApusAllocator>) -> ApusStatus {
     let given = allocator.and_then(|allocator| {

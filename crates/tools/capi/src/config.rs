@@ -148,9 +148,9 @@ impl ServiceFactory for ConfiguredSites {
     }
 }
 
-/// The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are those of
-/// the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder cannot be
-/// opened).
+/// The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are taken
+/// from the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder
+/// cannot be opened).
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_config_service(config: Option<&ApusConfig>) -> Option<Box<ApusService>> {
     object("apus_config_service", || {

@@ -257,7 +257,7 @@ pub extern "C" fn apus_defer(request: Option<&mut ApusRequest>) -> Option<Box<Ap
         });
         let reading = Rc::default();
         let done = request.done_callbacks().clone();
-        // The name is that of the handler, which is known when the continuation runs.
+        // The route has the name of the handler, which is known when the continuation runs.
         request.continue_with(Box::new({
             let (shared, reading) = (shared.clone(), Rc::clone(&reading));
             move |_, owner| {

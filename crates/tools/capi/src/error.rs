@@ -134,7 +134,7 @@ impl CallError {
     }
 }
 
-/// The first call that set an object up and failed. A program that looks at no status but that of apus_server_run() learns there
+/// The first call that set an object up and failed. A program that looks only at the status of apus_server_run() learns there
 /// what was wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FirstFailure(Option<(&'static str, CallError)>);
@@ -154,7 +154,7 @@ impl FirstFailure {
         self.0 = Some(lost.unwrap_or_else(|| (function, error.clone())));
     }
 
-    /// That of an object which becomes a part of this one.
+    /// Takes over the failure of an object which becomes a part of this one.
     pub(crate) fn take_over(&mut self, other: Self) {
         if self.0.is_none() {
             self.0 = other.0;

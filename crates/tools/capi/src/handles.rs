@@ -114,7 +114,7 @@ impl<T> Slot<T> {
 
 /// The route of a request.
 enum RouteOfHandle {
-    /// That of the handler that runs.
+    /// The route of the handler that runs.
     Matched(NonNull<Matched<'static>>),
     /// A copy, once the handler has returned.
     Copied {
@@ -191,7 +191,7 @@ impl ApusRequest {
         if self.is_of_hook() {
             return Err(CallError::state(
                 "the request of a handler",
-                "that of a hook",
+                "the request of a hook",
                 "do this in a handler",
             ));
         }
@@ -347,7 +347,7 @@ impl Handles {
         }
     }
 
-    /// Those of a request that a route matched. They must not outlive the call of its handler.
+    /// The handles of a request that a route matched. They must not outlive the call of its handler.
     pub(crate) fn of_route(
         request: Request,
         matched: &Matched<'_>,

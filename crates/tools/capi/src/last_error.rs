@@ -34,7 +34,8 @@ pub extern "C" fn apus_last_error() -> *const c_char {
 }
 
 /// The parts of the last error of this thread: what was expected, what came, and what to do. Each pointer may be NULL. The
-/// strings are valid as that of apus_last_error(). Returns the status of that error, or APUS_OK if there was none.
+/// strings are valid as long as the string of apus_last_error(). Returns the status of that error, or APUS_OK if there was
+/// none.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_last_error_parts(
     expected: Option<&mut ApusStr>,

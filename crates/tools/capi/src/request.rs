@@ -385,7 +385,7 @@ pub extern "C" fn apus_request_on_done(
         if request.is_of_hook() {
             return Err(CallError::state(
                 "the request of a handler",
-                "that of a hook",
+                "the request of a hook",
                 "attach data with a destructor in a hook, or do this in the handler",
             ));
         }

@@ -316,8 +316,8 @@ fn is_host(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_allowed)
 }
 
-/// The `Host` that origins get: `raw` for that of the client exactly as it was sent, otherwise this host. By default it is
-/// that of the client in lower case and without the default port. Errors: APUS_INVALID.
+/// The `Host` that origins get: `raw` for the client's host exactly as it was sent, otherwise this host. By default it is
+/// the client's host in lower case and without the default port. Errors: APUS_INVALID.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_upstream_host(
     upstream: Option<&mut ApusUpstream>,
@@ -474,7 +474,7 @@ pub extern "C" fn apus_php_new(
 
 /// As apus_php_new(), with the form of paths: `raw` passes paths with `%2F` on to scripts in `REQUEST_URI`, as applications
 /// need that have slashes in names (the application of the mount has to allow them: apus_app_allow_encoded_slashes());
-/// `normalized` is that of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
+/// `normalized` is the form of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_php_new_with_path(
     address: *const c_char,

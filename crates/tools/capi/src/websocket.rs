@@ -80,7 +80,7 @@ pub struct ApusWebSocketEvents {
     pub idle_timeout_ms: u32,
     /// Offers no compression (permessage-deflate).
     pub no_compression: bool,
-    /// Accepts pages of all origins. By default, only those of the same host may open a socket.
+    /// Accepts pages of all origins. By default, only pages of the same host may open a socket.
     pub any_origin: bool,
     /// Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
     /// request (0: 60,000).
@@ -216,7 +216,7 @@ enum SocketEvent {
     Room,
 }
 
-/// A socket with its events; the last one is that of its end, however that comes.
+/// A socket with its events; the last event is the end, however that comes.
 struct SocketSession {
     socket: Rc<ApusWebSocket>,
     events: EventFunctions,

@@ -293,7 +293,7 @@ pub(crate) struct DevArguments {
     /// Open the first address in the browser
     #[arg(long)]
     pub(crate) open: bool,
-    /// The package of the workspace [default: that of the current folder]
+    /// The package of the workspace [default: the package of the current folder]
     #[arg(long, short, value_name = "NAME")]
     pub(crate) package: Option<String>,
     /// The program of the package [default: its only one, or `default-run`]
@@ -316,7 +316,7 @@ pub(crate) struct RunningServer {
     /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
-    /// The control socket, for example that of an application in Rust
+    /// The control socket, for example of an application in Rust
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "source")]
     pub(crate) socket: Option<PathBuf>,
     /// Print JSON

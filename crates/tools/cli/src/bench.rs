@@ -47,7 +47,7 @@ pub(crate) struct BenchArguments {
 
     /// Run the scenarios of a TOML file: requests one after another, with checks and captured values
     ///
-    /// A URL on the command line replaces that of the file.
+    /// A URL on the command line replaces the URL of the file.
     #[arg(
         long,
         value_name = "FILE",
@@ -152,10 +152,10 @@ pub(crate) struct BenchArguments {
     /// A new connection after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
     connection_lifetime: Option<Duration>,
-    /// Slow clients: read so many bytes per second over each connection
+    /// Slow clients: read this number of bytes per second over each connection
     #[arg(long, value_name = "BYTES", help_heading = "Load")]
     receive_rate: Option<NonZeroU32>,
-    /// Slow clients: send so many bytes per second over each connection
+    /// Slow clients: send this number of bytes per second over each connection
     #[arg(long, value_name = "BYTES", help_heading = "Load")]
     send_rate: Option<NonZeroU32>,
     /// Send no request before the load, so that a server that cannot be reached fails requests
@@ -205,7 +205,7 @@ pub(crate) struct BenchArguments {
     /// Accept any certificate of the server
     #[arg(short = 'k', long, help_heading = "TLS")]
     insecure: bool,
-    /// A file with the authorities that are trusted, in PEM form [default: those of the system]
+    /// A file with the authorities that are trusted, in PEM form [default: the authorities of the system]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "insecure", help_heading = "TLS")]
     cacert: Option<PathBuf>,
     /// A file with the certificate that is presented to the server, in PEM form
@@ -378,7 +378,7 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         }
         (Some(_), _) => {
             return Err(CommandError::Misused(
-                "--scenario takes one URL at most, which replaces that of the file".to_owned(),
+                "--scenario takes one URL at most, which replaces the URL of the file".to_owned(),
             ));
         }
         (None, [first, ..]) => {

@@ -71,7 +71,7 @@ pub(crate) struct ChangeArguments {
     /// Only this server; can be repeated
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// So many rounds, instead of until the difference is known
+    /// The number of rounds, instead of until the difference is known
     #[arg(long, value_name = "N")]
     rounds: Option<std::num::NonZeroUsize>,
     /// The time of load in a round, also in place of a number of requests

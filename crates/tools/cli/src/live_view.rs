@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        // The columns of the rate, of which none was shown: those of two responses are as high as five rows.
+        // The columns of the rate, of which none was shown: two columns of two responses each are as high as five rows.
         let rows: Vec<_> = text.lines().skip(5).take(5).collect();
         let full = rows.iter().map(|row| row.matches('\u{2588}').count());
         assert!(full.sum::<usize>() >= 50, "{text}");

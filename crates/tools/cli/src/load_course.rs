@@ -7,7 +7,7 @@ use apus_bench::{LoadProgress, format_rate};
 /// The most intervals that are kept: more than terminals have columns.
 pub(crate) const MAX_INTERVALS: usize = 512;
 
-/// The rate that is shown is that of the last second, or of the time in which as many responses come on average.
+/// The rate that is shown covers the last second, or the time in which this number of responses comes on average.
 const RATE_SECONDS: f64 = 1.0;
 const RATE_RESPONSES: f64 = 10.0;
 

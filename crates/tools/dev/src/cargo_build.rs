@@ -22,7 +22,7 @@ const KEPT_LINES: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuiltProgram {
     pub(crate) path: PathBuf,
-    /// The files of this machine that it was built from, without those of registries.
+    /// The files of this machine that it was built from, without files of registries.
     pub(crate) sources: Vec<PathBuf>,
 }
 

@@ -293,7 +293,7 @@ struct DevClient {
     format: ErrorFormat,
     /// Whether the response is shown as a page, which can load itself again.
     wants_document: bool,
-    /// Whether the request is that of a form, which is not sent again by itself.
+    /// Whether the request sends a form, and so must not be repeated by itself.
     sends_form: bool,
     /// The scheme, host and port: `http://127.0.0.1:8080`.
     authority: String,

@@ -135,7 +135,7 @@ impl MetaPolicy {
     }
 }
 
-/// A tag: its name in lower case, with `/` before that of an end tag, and its attributes.
+/// A tag: its name in lower case, with `/` before the name of an end tag, and its attributes.
 struct Tag {
     name: String,
     len: usize,
@@ -244,7 +244,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window.eq_ignore_ascii_case(wanted))
 }
 
-/// A value without character references: those of ASCII, which is all that a policy has.
+/// A value with its character references replaced. Only references to ASCII are, because a policy has nothing else.
 fn unescape(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;

@@ -24,7 +24,7 @@ pub struct DevOptions {
 /// The program that Cargo builds, as `cargo run` selects it.
 #[derive(Clone, Debug, Default)]
 pub struct PackageSelection {
-    /// The package of the workspace; by default that of the current folder.
+    /// The package of the workspace; by default the package of the current folder.
     pub package: Option<String>,
     /// The program of the package; by default its only one.
     pub binary: Option<String>,

@@ -49,7 +49,7 @@ impl DevPage {
         Self::new(&failure.title(), &content)
     }
 
-    /// The message of a panic, its place, and the frames with those of the project in bold.
+    /// The message of a panic, its place, and the frames, with frames of the project in bold.
     pub(crate) fn of_panic(panic: &ReportedPanic) -> Self {
         let mut frames = String::new();
         for line in panic.backtrace.lines() {

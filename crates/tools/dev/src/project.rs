@@ -75,7 +75,7 @@ impl CargoProject {
                 })?,
             None => match packages.iter().find(is_nearest) {
                 Some(package) => package,
-                // The manifest is that of a workspace.
+                // The manifest belongs to a workspace.
                 None => {
                     let mut applications = packages.iter().filter(|package| {
                         package.uses_framework() && package.binaries().next().is_some()
@@ -111,7 +111,7 @@ impl CargoProject {
     }
 }
 
-/// What `cargo metadata` writes, as far as it is used.
+/// The part of the output of `cargo metadata` that is used.
 #[derive(Debug, Deserialize)]
 struct CargoMetadata {
     packages: Vec<CargoPackage>,

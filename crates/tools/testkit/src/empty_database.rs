@@ -3,7 +3,7 @@
 use crate::database::{DatabaseKind, DatabaseServer};
 use crate::process::may_start_servers;
 
-/// A new, empty database. Those of PostgreSQL and MariaDB are on the servers that the tests of a process share.
+/// A new, empty database. Databases of PostgreSQL and MariaDB are on the servers that the tests of a process share.
 pub struct EmptyDatabase {
     /// Its address, as `sqlite:/tmp/x/test.db` or `postgres://...`.
     pub address: String,

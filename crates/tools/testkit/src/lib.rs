@@ -5,9 +5,9 @@
 //! # Modules
 //!
 //! `bodies`, `h2`, `quic`, `scripted`: messages without sockets, frames, packets, and a server that does what a test
-//! says. `local_client` calls a service on a runtime like that of a worker, and `socket_client` sends the bytes of a test.
-//! `log` collects what a test logs. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL,
-//! MariaDB and Redis, `empty_database` is a new database for a test, and `object_store` starts s3rver. `wait`: tests wait for conditions, never for a time.
+//! says. `local_client` calls a service on a runtime as a worker has it, and `socket_client` sends the bytes of a test. `log` collects what a test logs.
+//! `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `database` starts PostgreSQL, MariaDB and Redis, `empty_database` is a
+//! new database for a test, and `object_store` starts s3rver. `wait`: tests wait for conditions, never for a time.
 
 #![forbid(unsafe_code)]
 
@@ -52,7 +52,7 @@ pub use socket_client::{SocketClient, SocketReply, request_text};
 pub use udp_relay::UdpRelay;
 pub use wait::{WaitCondition, eventually, eventually_async, wait_until};
 
-/// Runs a future on a runtime like that of a worker.
+/// Runs a future on a runtime as a worker has it.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().block_on(&current_thread_runtime(), future)
 }

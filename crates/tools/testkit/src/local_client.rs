@@ -10,7 +10,7 @@ use tokio::task::LocalSet;
 
 use crate::{Reply, RequestBuilder, current_thread_runtime};
 
-/// A client of one service, on a runtime like that of a worker. Tasks that the service starts run while a request or
+/// A client of one service, on a runtime as a worker has it. Tasks that the service starts run while a request or
 /// [`LocalClient::run`] waits.
 pub struct LocalClient {
     service: Rc<dyn Service>,

@@ -40,9 +40,9 @@ impl io::Write for LogBuffer {
 
 /// Keeps two subscribers of the whole process that want every place that logs.
 ///
-/// `tracing` remembers for each place whether a subscriber wants it. As long as a process has one subscriber, it asks that of the
-/// thread that reaches the place first (`Rebuilder::JustOne` of tracing-core). If another test does, which has none, nobody seems to
-/// want the place, and its lines are missing in the log of this test.
+/// `tracing` remembers for each place whether a subscriber wants it. As long as a process has one subscriber, it asks the subscriber
+/// of the thread that reaches the place first (`Rebuilder::JustOne` of tracing-core). If another test does, which has none, nobody
+/// seems to want the place, and its lines are missing in the log of this test.
 fn keep_places_wanted() {
     static SUBSCRIBERS: OnceLock<[Dispatch; 2]> = OnceLock::new();
     SUBSCRIBERS.get_or_init(|| {

@@ -23,7 +23,7 @@ struct UdpRelayState {
     /// The packets that may still pass to the server, and to the client.
     to_server: Cell<Option<usize>>,
     to_client: Cell<Option<usize>>,
-    /// The packet out of so many that is lost, in both directions; 0 loses none.
+    /// One packet out of this number is lost, in both directions; 0 loses none.
     lost_of: Cell<usize>,
     count: Cell<usize>,
     bytes_to_server: Cell<usize>,
@@ -86,13 +86,13 @@ impl UdpRelay {
         outside.as_ref().unwrap().local_addr().unwrap()
     }
 
-    /// Only so many further packets pass to the server, and to the client.
+    /// Limits the number of further packets that pass to the server, and to the client.
     pub fn limit(&self, to_server: Option<usize>, to_client: Option<usize>) {
         self.shared.to_server.set(to_server);
         self.shared.to_client.set(to_client);
     }
 
-    /// Loses one packet of so many.
+    /// Loses one packet out of `packets`.
     pub fn lose_one_of(&self, packets: usize) {
         self.shared.lost_of.set(packets);
     }

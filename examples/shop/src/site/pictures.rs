@@ -102,7 +102,7 @@ async fn add(
         .bind(media_type)
         .fetch_one(&transaction)
         .await?;
-    // The name of the client is not that of the file.
+    // The file does not get the name that the client sent.
     file.save(folder.join(id.to_string())).await?;
     transaction.commit().await?;
     session.message("success", "The picture is stored.").await?;

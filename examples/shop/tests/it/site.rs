@@ -8,7 +8,7 @@ use crate::servers::Shop;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
-/// The smallest picture in PNG, as far as its first bytes tell.
+/// A file whose first bytes make it a picture in PNG.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n0000";
 
 impl Shop {

@@ -74,7 +74,7 @@ $app->get('/log', static function (): array {
     return [...$before, count(Manager::connection()->getQueryLog())];
 });
 $app->get('/listen', static function (): int {
-    // Those of earlier requests would count, too.
+    // Listeners of earlier requests would count, too.
     static $heard = 0;
     Manager::connection()->listen(static function (QueryExecuted $query) use (&$heard): void {
         $heard++;

@@ -204,7 +204,7 @@ impl ClientExchange for FastCgiClientConnection {
     }
 
     fn handle_eof(&mut self) -> Result<FastCgiResponsePart, FailureCause> {
-        // The end of a response is a record, FCGI_END_REQUEST, and never that of the connection.
+        // FastCGI ends a response by a record, FCGI_END_REQUEST, and never by closing the connection.
         let _ = self.serial.codec.handle_eof();
         Err(FailureCause::Closed)
     }

@@ -118,7 +118,7 @@ impl FastCgiClient {
     /// response.
     ///
     /// # Errors
-    /// Those of [`Self::send`].
+    /// The same as of [`Self::send`].
     pub async fn send_observed(
         self,
         request: ClientRequest,
@@ -156,8 +156,8 @@ impl FastCgiClientConnection {
 
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
-        // What is left over, in either direction, would be read as a part of the next request or response, which are
-        // those of another client.
+        // What is left over, in either direction, would be read as a part of the next request or response, which
+        // belong to another client.
         if !self.serial.codec.keeps_alive()
             || !self.serial.upload.is_whole()
             || self.serial.upload.body_bytes() > MAX_REUSED

@@ -83,8 +83,8 @@ impl ParkedFastCgi {
     /// Checks the socket without waiting whether the connection can carry a request: not if the application
     /// closed it or sent something unexpected.
     pub fn is_usable(&self) -> bool {
-        // A system call instead of the readiness that a reactor knows: the socket may belong to that of another
-        // thread, or to none.
+        // A system call instead of the readiness that a reactor knows: the socket may be registered with the
+        // reactor of another thread, or with none.
         let mut byte = [0_u8];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         // Only that there is nothing to read is good. An end is an end, and bytes now belong to no request.

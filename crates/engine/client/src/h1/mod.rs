@@ -121,8 +121,8 @@ impl Http1ClientConnection {
 
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
-        // What is left over, in either direction, would be read as a part of the next request or response, which are
-        // those of another client.
+        // What is left over, in either direction, would be read as a part of the next request or response, which
+        // belong to another client.
         if !self.serial.codec.keeps_alive()
             || !self.serial.upload.is_whole()
             || !self.serial.input.is_empty()

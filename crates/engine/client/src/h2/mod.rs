@@ -27,9 +27,9 @@ use crate::{ResponseRules, Timeouts};
 /// The most bytes of output; past it nothing more is read.
 const MAX_OUT: usize = 2 * BATCH;
 
-/// Starts HTTP/2 over a new connection, on a task of this thread. `timeouts` are those of the connection
-/// as a whole: how long the origin may take none of what is written; and, because a PING travels no
-/// further than the first packets of a connection, how long its acknowledgement may take.
+/// Starts HTTP/2 over a new connection, on a task of this thread. `timeouts` apply to the connection as
+/// a whole: how long the origin may take none of what is written; and, because a PING travels no further
+/// than the first packets of a connection, how long its acknowledgement may take.
 pub(crate) fn start(
     transport: Transport,
     timeouts: &Timeouts,

@@ -13,10 +13,10 @@ use super::fault::Http3Fault;
 use crate::streams::{ClientProtocol, STREAMS};
 use crate::{FailureCause, ResponseRules};
 
-/// The table with which origins may compress their field sections (RFC 9204 section 3.2.3), as that of HTTP/2.
+/// The table with which origins may compress their field sections (RFC 9204 section 3.2.3): as large as in HTTP/2.
 const DECODER_TABLE_BYTES: usize = 4096;
 
-/// The table with which field sections of requests are compressed, if the origin allows one, as that of HTTP/2.
+/// The table with which field sections of requests are compressed, if the origin allows one: as large as in HTTP/2.
 const ENCODER_TABLE_BYTES: usize = 4096;
 
 /// The most streams of an origin that wait for inserts into that table.

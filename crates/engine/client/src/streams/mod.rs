@@ -4,7 +4,7 @@
 //! a stream for it, sends its body as the windows of the origin allow, and passes the response's body to its reader,
 //! who opens our windows by reading. Nothing is locked, because all of it is on the thread of one worker.
 //!
-//! The task is that of a driver, in `h2` or `h3`. It has an [`OriginStreams`], which has the requests with the codec
+//! A driver in `h2` or `h3` runs the task. It has an [`OriginStreams`], which holds the requests, and the codec
 //! behind [`ClientProtocol`].
 
 mod deadlines;

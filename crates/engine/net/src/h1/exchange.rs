@@ -208,7 +208,7 @@ impl Http1Connection<'_> {
             }
             framing => match self.append_small_body(&body) {
                 Some(sent) => Ok(sent),
-                // Boxed: the future of a connection does not contain that of a large body.
+                // Boxed: the future of a connection does not contain the future of a large body.
                 None => Box::pin(self.send_body(body, framing, request_body)).await,
             },
         };

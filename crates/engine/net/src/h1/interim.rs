@@ -9,7 +9,7 @@ use super::Http1Connection;
 use super::request_body::Http1RequestBody;
 
 impl Http1Connection<'_> {
-    /// Encodes the queued interim responses of the current request, and drops those of earlier ones.
+    /// Encodes the queued interim responses of the current request, and drops the responses of earlier requests.
     pub(super) fn encode_interims(&mut self) {
         while let Some((request, status, headers)) = self.interims.next() {
             if request == self.requests {
@@ -37,7 +37,7 @@ impl Http1Connection<'_> {
                 return Poll::Ready(Ok(()));
             }
             if let Some(request_body) = request_body {
-                // The connection has one deadline, which now is that of the write.
+                // The connection has one deadline, which the write needs now.
                 self.stop_waiting(request_body);
             }
             ready!(self.poll_flush_out(cx))?;

@@ -216,8 +216,8 @@ impl Http1Connection<'_> {
         let taken = || sent.saturating_sub(transport.undelivered());
         self.send_rate.block(now, taken);
         if self.slot.is_expired() {
-            // The deadline of the slot may be one from before, or that of the sweep's granularity: only the one of
-            // this write counts.
+            // The deadline of the slot may come from an earlier wait, or be early by the granularity of the sweep:
+            // only the deadline of this write counts.
             let is_due = self.send_deadline().is_some_and(|deadline| deadline <= now);
             let is_enough = !is_due || {
                 let taken = taken();

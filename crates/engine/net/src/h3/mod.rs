@@ -42,7 +42,7 @@ use crate::connection_table::ConnectionSlot;
 use crate::streams::RequestStreams;
 use crate::worker::Worker;
 
-/// The table with which clients may compress their field sections (RFC 9204 section 3.2.3), as that of HTTP/2.
+/// The table with which clients may compress their field sections (RFC 9204 section 3.2.3): as large as in HTTP/2.
 const DECODER_TABLE_BYTES: usize = 4096;
 
 /// The table with which field sections of responses are compressed, if the client allows one. It takes memory as it fills.

@@ -202,7 +202,7 @@ impl Http3Connection<'_> {
         if self.stalled_deadline() <= now {
             let timeout = self.streams.limits.send_timeout;
             let oldest = now.saturating_sub(deadline_from(0, timeout));
-            // As for streams that are not complete, the rate is that of the connection.
+            // As for streams that are not complete, the rate is measured over the connection.
             let least = SendRate::least(self.streams.limits.send_rate, timeout);
             let open = self.streams.protocol.transport.codec.open_streams().max(1) as u64;
             let least = usize::try_from((least / open).max(1)).unwrap_or(usize::MAX);

@@ -75,8 +75,8 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         NEVER
     }
 
-    /// Whether a client that is waited for takes enough of a stream, and at least one byte. The rate is that of a
-    /// connection, of which each open stream has to get its part. A stream that waits for the window of the
+    /// Whether a client that is waited for takes enough of a stream, and at least one byte. The rate applies to a
+    /// connection, and each open stream has to get its part of it. A stream that waits for the window of the
     /// connection may get nothing while others are more urgent.
     fn takes_enough(&self, stall: Stall, before: SendProgress, now: SendProgress) -> bool {
         let time = TICK.saturating_mul(now.at.saturating_sub(before.at));

@@ -52,7 +52,7 @@ pub(crate) struct RequestStreams<'a, P: StreamProtocol> {
     woken: Vec<usize>,
     /// Streams with a complete response whose request is not complete.
     unfinished: Vec<P::Key>,
-    /// Those of them whose clients still send, and since when.
+    /// The streams among them whose clients still send, and since when.
     abandoned: Vec<(P::Key, u32)>,
     /// When the deadlines of the streams have to be checked.
     examine_at: u32,

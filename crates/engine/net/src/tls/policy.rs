@@ -59,7 +59,7 @@ impl TlsPolicy {
         self != Self::Modern
     }
 
-    /// Whether the order of cipher suites is that of the server, and not that of a client, which knows its processor.
+    /// Whether the server's order of cipher suites is used, and not the order of the client, which knows its processor.
     pub(super) fn has_order_of_server(self) -> bool {
         self == Self::Legacy
     }

@@ -25,14 +25,14 @@ pub(super) struct TlsSessions {
     pub(super) quic_storage: Arc<dyn StoresServerSessions>,
 }
 
-/// By the identity of a site. A new plan finds those of the last one here.
+/// By the identity of a site. A new plan finds the sessions of the last plan here.
 // A reload must not make all clients do full handshakes at once, so sessions are found again by what the site is, and
 // not by its place in the plan. Weak: sites that are gone leave nothing.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsSessions>>>> = LazyLock::new(Mutex::default);
 
 impl TlsSessions {
-    /// The sessions of the site with this identity: those of the running plan if it has the same site. `capacity` is the
-    /// most sessions of a new cache. Without `secrets`, the keys of tickets are those of this process.
+    /// The sessions of the site with this identity, taken from the running plan if it has the same site. `capacity` is
+    /// the most sessions of a new cache. Without `secrets`, this process makes the keys of tickets itself.
     pub(super) fn of(
         identity: [u8; 32],
         capacity: usize,

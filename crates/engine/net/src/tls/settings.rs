@@ -534,7 +534,7 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// Whether a cipher suite can be used with a key: those of TLS 1.3 can be used with any.
+/// Whether a cipher suite can be used with a key: a suite of TLS 1.3 can be used with any.
 fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256

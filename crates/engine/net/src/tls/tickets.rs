@@ -29,7 +29,7 @@ pub struct TicketSecret {
 }
 
 impl TicketSecret {
-    /// A secret by which tickets are encrypted from this time on. Before, it only decrypts those of other machines.
+    /// A secret by which tickets are encrypted from this time on. Before, it only decrypts tickets of other machines.
     pub fn new(secret: [u8; 32], active_from: SystemTime) -> Self {
         let mut hash = Context::new(&SHA256);
         hash.update(b"apus session ticket id");

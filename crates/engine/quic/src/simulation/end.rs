@@ -1,5 +1,5 @@
 //! One end of the simulated path: an endpoint without sockets and tasks, whose connection is driven as
-//! [`EndpointTask`](crate::EndpointTask) drives those of a worker.
+//! [`EndpointTask`](crate::EndpointTask) drives the connections of a worker.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};

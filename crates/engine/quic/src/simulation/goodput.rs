@@ -22,8 +22,8 @@ const ROUND_TRIPS: [Duration; 4] = [
 ];
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.03];
 
-/// The windows that HTTP/3 has by default, except for those of the receiver, which are so large that only congestion limits
-/// the sender.
+/// The windows that HTTP/3 has by default, except for the receiver's windows, which are so large that only congestion
+/// limits the sender.
 fn settings(congestion: CongestionControl) -> QuicSettings {
     QuicSettings {
         receive_window: 64 << 20,

@@ -16,8 +16,8 @@ const UNRECOGNIZED_NAME: u8 = 112;
 /// The most bytes of a TLS record (RFC 8446 section 5.1).
 const RECORD: usize = 16_384;
 
-/// Reads a ClientHello that arrives in parts. rustls reads it twice: here as in a record of TCP, to know the server
-/// name, and then as that of QUIC.
+/// Reads a ClientHello that arrives in parts. rustls reads it twice: here as in a TLS record over TCP, to know the
+/// server name, and then for QUIC.
 #[derive(Default)]
 pub(super) struct ClientHelloReader {
     acceptor: Acceptor,

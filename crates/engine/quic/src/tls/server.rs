@@ -85,7 +85,7 @@ impl QuicServerTls {
     }
 }
 
-/// The sessions of version 2 in a storage, in which they have other names than those of version 1.
+/// The sessions of version 2 in a storage, in which they have other names than the sessions of version 1.
 #[derive(Debug)]
 struct SessionsOfVersion2(Arc<dyn StoresServerSessions>);
 

@@ -16,7 +16,7 @@ use super::server::{QuicServerTls, SelectServerTls};
 const UNEXPECTED_MESSAGE: u8 = 10;
 const INTERNAL_ERROR: u8 = 80;
 
-/// The TLS of an endpoint, which selects that of the site by the ClientHello.
+/// The TLS of an endpoint, which selects the TLS settings of the site by the ClientHello.
 pub(crate) struct ServerTlsSelection {
     pub(crate) sites: Arc<dyn SelectServerTls>,
 }

@@ -41,7 +41,7 @@ fn a_client_that_returns_needs_no_retry_packet() {
         let workers = new_workers();
         let tls = client_tls();
         let client = client();
-        // The second server is another endpoint with the same keys, such as that of another worker.
+        // The second server is another endpoint with the same keys, as another worker has one.
         let always = || settings(RetryMode::Always, 1_000);
         for needs_retry in [true, false] {
             let server = endpoint(&workers, V4, always(), Some(one_site()));
@@ -96,7 +96,7 @@ async fn begin_from(address: [u8; 4], server: &QuicEndpoint) -> RawQuicClient {
     client
 }
 
-/// Waits until the server has handled so many packets.
+/// Waits until the server has handled this number of packets.
 async fn received(server: &QuicEndpoint, packets: u64) {
     eventually("they have come", || server.counters().received >= packets).await;
 }

@@ -77,7 +77,8 @@ fn invalid_frames_close_the_connection_with_their_code() {
     let at = |offset, data: &[u8], end| stream(CLIENT_BIDI, offset, data, end);
     let cases: Vec<(&str, Vec<u8>, u64)> = vec![
         ("3.2", at(u64::MAX >> 3, b"abc", false), FLOW_CONTROL_ERROR),
-        // Section 4.1: one byte more than the window of the stream, and three streams that exceed that of the connection.
+        // Section 4.1: one byte more than the window of the stream, and three streams that exceed the window of the
+        // connection.
         ("4.1", at(STREAM_WINDOW, b"a", false), FLOW_CONTROL_ERROR),
         (
             "4.1",
@@ -398,7 +399,7 @@ fn the_token_of_another_client_closes_the_connection() {
     });
 }
 
-/// RFC 9001 section 6.4: the number of a packet with new keys is lower than that of one with old keys.
+/// RFC 9001 section 6.4: a packet with new keys has a lower number than a packet with old keys.
 #[test]
 fn a_key_update_out_of_order_closes_the_connection() {
     block_on(async {
@@ -545,7 +546,7 @@ fn alerts_of_tls_close_the_connection() {
     });
 }
 
-/// RFC 9001 section 8.2: the type that transport parameters had in drafts is that of an unknown extension.
+/// RFC 9001 section 8.2: the extension type that transport parameters had in drafts is unknown.
 #[test]
 fn transport_parameters_of_a_draft_are_none() {
     block_on(async {

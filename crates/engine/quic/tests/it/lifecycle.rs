@@ -63,7 +63,7 @@ fn a_silent_connection_ends_after_the_idle_timeout() {
         let server = server_with(settings);
         let connection = connect(&client(), &server).await;
         let accepted = accept(&server).await;
-        // The client has the longer timeout, and uses that of the server.
+        // The client has the longer timeout, and uses the timeout of the server.
         assert_eq!(closed(&connection).await, QuicCloseReason::IdleTimeout);
         assert_eq!(closed(&accepted).await, QuicCloseReason::IdleTimeout);
         eventually("the connection is forgotten", || server.connections() == 0).await;

@@ -52,7 +52,8 @@ async fn send_ahead(client: &mut RawQuicClient, first_stream: u64, bytes: usize)
     client.acknowledged().await.is_ok()
 }
 
-/// 17 MB of streams whose first byte never comes stayed for 100 seconds, and nothing bounded those of all connections.
+/// 17 MB of streams whose first byte never comes stayed for 100 seconds, and nothing bounded the streams of all
+/// connections together.
 #[test]
 fn data_behind_gaps_is_bounded_for_all_connections_of_a_server() {
     block_on(async {

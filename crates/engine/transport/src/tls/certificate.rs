@@ -215,11 +215,12 @@ pub enum CertificateError {
     Unreadable(String),
     /// The file of the chain has another form.
     Chain(PemFault),
-    /// The file of the key has another form, as that of an encrypted key.
+    /// The file of the key has another form, such as an encrypted key.
     Key(PemFault),
     /// The key is of a kind that TLS cannot use.
     UnreadableKey(String),
-    /// The key is that of another certificate of the chain, whose number this is, so that the first one is not that of the server.
+    /// The key belongs to another certificate of the chain, whose number this is, so the first one is not the server's
+    /// certificate.
     Order(usize),
     /// None of this number of keys is the one in the certificate.
     KeyMismatch(usize),

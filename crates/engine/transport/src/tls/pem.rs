@@ -289,7 +289,7 @@ fn without_blocks(bytes: &[u8], expected: PemContents) -> PemFault {
             "openssl crl -inform DER -in FILE -out new.pem",
         );
     }
-    // The identifier of signed data, and version 3 before that of data.
+    // The identifier of signed data, and not version 3 before the identifier of data.
     if has(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x02]) && !has(&[0x02, 0x01, 0x03]) {
         return der(
             "it has certificates in the form PKCS#7",

@@ -90,8 +90,8 @@ impl PinnedCertificates {
         is_for: fn(&ExtendedKeyUsage<'_>) -> bool,
         error: Error,
     ) -> Result<(), Error> {
-        // What is verified below may have been the error, too. rustls has no name for that of a certificate which
-        // may issue others.
+        // What is verified below may have been the error, too. rustls has no name for the error of a certificate
+        // which may issue others.
         let is_verified_here = match &error {
             Error::InvalidCertificate(error) => !matches!(
                 error,
@@ -177,7 +177,7 @@ impl ServerCertVerifier for PinnedServerVerifier {
         verified.or_else(|error| {
             self.pinned
                 .verify(end_entity, now, |usage| usage.server_auth, error)?;
-            // The list does not say which host a certificate is for: that of another one must not do.
+            // The list does not say which host a certificate is for: a certificate of another host must not be accepted.
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             Ok(ServerCertVerified::assertion())
         })

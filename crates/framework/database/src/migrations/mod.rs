@@ -10,8 +10,8 @@ use crate::driver::System;
 use files::MigrationFiles;
 pub use run::{MigrationState, MigrationStatus};
 
-/// The files of migrations: those of a folder, by its path, or those that [`migrations!`](crate::migrations!) embeds in the
-/// program.
+/// The files of migrations, which are read from a folder by its path, or which [`migrations!`](crate::migrations!) embeds
+/// in the program.
 ///
 /// A file is named by its number, as `0001_users.sql` or `0001_users.up.sql`, and the one that undoes it, if there is one,
 /// `0001_users.down.sql`. If the folder has a folder `sqlite`, `postgres` or `mysql` for the system of a database, the files
@@ -94,7 +94,7 @@ impl From<&Self> for Migrations {
 }
 
 /// The [`Migrations`] of a folder, which are compiled into the program: `migrations!("migrations")`, where the folder is
-/// relative to that of `Cargo.toml`; `migrations!()` is of the folder `migrations`.
+/// relative to the folder of `Cargo.toml`; `migrations!()` takes the folder `migrations`.
 ///
 /// A build with debug assertions reads the folder when it runs, as long as the folder exists, so that a new file needs no
 /// new build.

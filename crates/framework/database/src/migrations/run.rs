@@ -64,8 +64,8 @@ struct AppliedMigrations {
 }
 
 impl<D: Driver> Db<D> {
-    /// Runs the migrations that did not run yet, in the order of their numbers: those of a folder, by its path, or those
-    /// that [`migrations!`](crate::migrations!) embedded. While they run, no other process migrates this database.
+    /// Runs the migrations that did not run yet, in the order of their numbers, from a folder by its path, or from
+    /// [`migrations!`](crate::migrations!). While they run, no other process migrates this database.
     ///
     /// It blocks until they have run, so call it before the workers start.
     ///
@@ -258,7 +258,7 @@ impl<D: Driver> Db<D> {
                 locked.map_err(failed)?;
                 None
             }
-            // That of sqlx has a negative time-out, which MariaDB does not take as an endless one.
+            // sqlx's lock has a negative time-out, which MariaDB does not take as an endless one.
             (System::MySql, _) => {
                 let lock = "SELECT GET_LOCK(CONCAT('apus.', MD5(DATABASE())), 31536000)";
                 let locked = D::run(&mut connection, lock).await;

@@ -60,10 +60,10 @@ use crate::execute::DbExecutor;
 /// }
 /// ```
 ///
-/// The table is the plural of the type in lower case, as `users` of `User` and `order_lines` of `OrderLine`, or that of
+/// The table is the plural of the type in lower case, as `users` of `User` and `order_lines` of `OrderLine`, or the name in
 /// `#[model(table = "..")]`. Each field is a column of its name, or of `#[model(column = "..")]`, unless `#[model(skip)]`
-/// leaves it out, and has a constant such as `User::NAME`. The key is the field `id`, or that with `#[model(key)]`. If it is
-/// an integer, the database makes it when a row is inserted, unless the field has `#[model(assigned)]`.
+/// leaves it out, and has a constant such as `User::NAME`. The key is the field `id`, or the field with `#[model(key)]`. If
+/// it is an integer, the database makes it when a row is inserted, unless the field has `#[model(assigned)]`.
 ///
 /// A program without the package `apus` names this crate: `#[model(crate = "apus_database")]`.
 ///

@@ -1,4 +1,4 @@
-//! `Related`: the rows that belong to those of a list, by one statement.
+//! `Related`: the rows that belong to the rows of a list, by one statement.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::execute::DbExecutor;
 /// The most keys of one statement; a longer list takes several.
 const MAX_KEYS: usize = 1000;
 
-/// Loads the rows that belong to those of a list, by one statement, in place of one for each row (n+1).
+/// Loads the rows that belong to the rows of a list, by one statement, in place of one for each row (n+1).
 pub trait Related<M: Model> {
     /// For each row, the rows whose column refers to it, in the order of their keys:
     /// `users.has_many(&db, Post::USER_ID)`.

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Error};
 use super::value::SqlValue;
 use crate::driver::System;
 
-/// A statement that is written. Names are those of the program, and all values are parameters.
+/// A statement while it is written. Names come from the program, and all values are parameters.
 pub(super) struct StatementWriter {
     system: System,
     text: String,

@@ -10,7 +10,7 @@ pub(crate) use bucket::S3Bucket;
 
 use std::fmt;
 
-/// A bucket of an object store that is compatible with S3, as those of AWS, MinIO, Garage, Ceph and Cloudflare.
+/// A bucket of an object store that is compatible with S3, such as AWS, MinIO, Garage, Ceph and Cloudflare.
 #[derive(Clone)]
 pub struct S3Settings {
     pub(crate) endpoint: String,

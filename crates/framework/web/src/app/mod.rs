@@ -268,7 +268,7 @@ impl App {
         self.layer(Arc::new(hooks::AfterHook(hook)))
     }
 
-    /// Sets the function that makes responses to errors: those of handlers, extractors and layers, unknown
+    /// Sets the function that makes responses to errors: errors of handlers, extractors and layers, unknown
     /// paths and methods, invalid paths, panics, and all other responses with a status of 400 or above that
     /// have no body. It is called once for each. If it returns `None`, the response has the format that the
     /// client accepts: a page, text, or problem details (RFC 9457). Its response keeps the header fields of

@@ -87,7 +87,7 @@ struct CheckedHandler<'a> {
 /// The layers and settings of a group.
 pub(super) struct RouteGroup {
     pub(super) parent: Option<usize>,
-    /// The layers of this group and the groups around it, outermost first; without those of the application.
+    /// The layers of this group and the groups around it, outermost first; without the layers of the application.
     pub(super) layers: Arc<[Arc<dyn AnyMiddleware>]>,
     pub(super) states: Vec<StateSource>,
     pub(super) body_limit: u64,
@@ -164,8 +164,8 @@ impl RouteTable {
         listed
     }
 
-    /// All errors, also those of handlers, of layers, and of mounted services. If the application is not the
-    /// outermost service, layers around it may provide what handlers need.
+    /// All errors, including errors of handlers, of layers, and of mounted services. If the application is
+    /// not the outermost service, layers around it may provide what handlers need.
     pub(super) fn all_errors(mut self, is_outermost: bool) -> Vec<RouteError> {
         let mut errors = std::mem::take(&mut self.errors);
         self.check_handlers(is_outermost, &mut errors);

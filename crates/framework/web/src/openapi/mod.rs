@@ -33,9 +33,9 @@
 //! beside serde's traits; it follows their attributes. If schemars is not a dependency of the application,
 //! set `#[schemars(crate = ..)]`. `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `MultipartForm<T>`, texts and bytes
 //! are described as arguments and responses, also with a status and fields, as in `([..], T)` and
-//! `(StatusCode, [..], T)`. A status that is only known at run time is `2XX`, that of [`crate::Created`] is 201. A
-//! `Result` adds an error response. The doc comment of a handler is its summary (the first paragraph) and
-//! description, and its module is its group. Routes without attributes are listed with method, path and
+//! `(StatusCode, [..], T)`. A status that is only known at run time is `2XX`, and the status of [`crate::Created`]
+//! is 201. A `Result` adds an error response. The doc comment of a handler is its summary (the first paragraph)
+//! and description, and its module is its group. Routes without attributes are listed with method, path and
 //! parameters. Types without [`JsonSchema`] are left out. [`OpenApi::operation`] sets what types do not tell.
 
 mod describe;
@@ -230,7 +230,7 @@ impl OpenApi {
         self
     }
 
-    /// As [`OpenApi::operation`], for all routes at a path and below it, as those of a group.
+    /// As [`OpenApi::operation`], for all routes at a path and below it, such as the routes of a group.
     pub fn operations_below(
         mut self,
         path: &str,

@@ -18,8 +18,8 @@ use crate::router::RouteErrors;
 ///   at src/main.rs:12:10
 /// ```
 ///
-/// Other errors of a `main` convert to it by `?`: those of `std::io`, and of what the framework opens or reads before the
-/// server starts, such as databases, templates and settings; all others by [`StartError::other`].
+/// Other errors of a `main` convert to it by `?`: errors of `std::io`, and of what the framework opens or reads before
+/// the server starts, such as databases, templates and settings; all others by [`StartError::other`].
 #[non_exhaustive]
 pub enum StartError {
     /// The application has mistakes; see [`App::check`](crate::App::check).

@@ -60,7 +60,7 @@ pub(super) enum SessionCookie {
     #[default]
     Missing,
     Id(SessionId),
-    /// A cookie that contains the values, as that of a visitor who is not logged in; or a text that is not a session.
+    /// A cookie that contains the values, as a visitor who is not logged in has one; or a text that is not a session.
     Text(Box<str>),
 }
 
@@ -223,8 +223,8 @@ impl Session {
     }
 
     /// Changes the id and keeps the values. Call it on log-in, since others may know the old id (session
-    /// fixation). CSRF tokens change as well. From then on the session is that of a user: a store that is full keeps it, and removes
-    /// those of visitors.
+    /// fixation). CSRF tokens change as well. From then on the session belongs to a user: a store that is full keeps it, and removes
+    /// sessions of visitors.
     pub fn renew(&self) {
         self.remove(super::TOKEN);
         self.state().renew = true;

@@ -90,7 +90,7 @@ impl Sessions {
         self.with(|settings| settings.max_bytes = bytes)
     }
 
-    /// Another clock than that of the application.
+    /// Replaces the clock of the application.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.clock = Arc::new(clock))

@@ -14,9 +14,9 @@ use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession};
 /// Keeps sessions in memory. All workers of the process share them; other processes do not, and
 /// when the process ends they are gone.
 ///
-/// It holds 100,000 sessions by default. When it is full, a new session replaces that of a visitor who is not logged in, the one that
-/// expires first; if there is none, a user who logs in replaces the session of a user that expires first, and a visitor gets no
-/// session.
+/// It holds 100,000 sessions by default. When it is full, a new session replaces the session of a visitor who is not logged in, the
+/// one that expires first; if there is none, a user who logs in replaces the session of a user that expires first, and a visitor gets
+/// no session.
 pub struct MemoryStore {
     max: usize,
     sessions: Mutex<SessionMap>,
@@ -27,7 +27,7 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct SessionMap {
     by_key: HashMap<SessionKey, StoredSession>,
-    /// By their expiry: those of visitors who are not logged in, and those of users.
+    /// By their expiry: sessions of visitors who are not logged in, and sessions of users.
     visitors: BTreeSet<(u64, SessionKey)>,
     users: BTreeSet<(u64, SessionKey)>,
 }
@@ -97,8 +97,8 @@ impl SessionMap {
         }
     }
 
-    /// Makes room for the session of this key: removes expired sessions, then those of visitors, and for a user those of users, each
-    /// time the one that expires first. Returns whether there is room.
+    /// Makes room for the session of this key: removes expired sessions, then sessions of visitors, and for a user sessions of
+    /// users, each time the one that expires first. Returns whether there is room.
     fn make_room(&mut self, key: &SessionKey, max: usize, now: u64) -> bool {
         loop {
             let is_full = self.by_key.len() >= max;

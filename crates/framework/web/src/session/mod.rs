@@ -117,8 +117,8 @@
 //! Whoever requests a page with a form is a visitor, also a program that keeps no cookies and requests it a million times. The
 //! values that the framework keeps for visitors (the secret of forms, flash values, the state of a form) are in the cookie then, signed,
 //! unless they do not fit: a visitor without values of the application has no entry in a store. Values of the application begin an
-//! entry. A store that is full removes the entries of visitors first, and never one of a user for that of a visitor. A visitor becomes a
-//! user by [`Session::renew`].
+//! entry. A store that is full removes the entries of visitors first, and never the entry of a user for the entry of a visitor. A
+//! visitor becomes a user by [`Session::renew`].
 //!
 //! # Security
 //!

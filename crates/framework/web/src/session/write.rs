@@ -232,7 +232,7 @@ impl Session {
         }))
     }
 
-    /// Creates a session if there are values for it; `known` is that of a visitor, in the cookie.
+    /// Creates a session if there are values for it; `known` is the session of a visitor, in the cookie.
     ///
     /// What the framework itself keeps for a visitor who is not logged in, such as the secret of forms, stays in the cookie: whoever
     /// requests pages without a cookie, again and again, fills no store.
@@ -396,7 +396,7 @@ impl Session {
     }
 }
 
-/// Names of values that begin with it are those of the framework.
+/// Names of values that begin with it belong to the framework.
 const RESERVED: char = '~';
 
 /// The longest cookie value; browsers accept 4096 bytes with name and attributes (RFC 6265 section 6.1).

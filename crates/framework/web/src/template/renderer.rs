@@ -67,8 +67,9 @@ impl Templates {
 }
 
 impl Renderer {
-    /// Renders a page. Its media type is that of the template's extension. An error in a template is a 500,
-    /// in development a page that shows it, at the hosts of this machine ([`apus_http::DevelopmentHosts`]).
+    /// Renders a page. Its media type follows from the template's extension. An error in a template is a
+    /// 500, in development a page that shows it, at the hosts of this machine
+    /// ([`apus_http::DevelopmentHosts`]).
     pub fn page(&self, name: &str, context: impl Serialize) -> Page {
         match self.text(name, context) {
             Ok(text) => Page::of(text, content_type(name)),
@@ -88,7 +89,7 @@ impl Renderer {
         Ok(render()?)
     }
 
-    /// This renderer with another language of the function `t` than that of the request, as for a mail.
+    /// This renderer with another language of the function `t` than the language of the request, as for a mail.
     #[cfg(feature = "i18n")]
     #[must_use]
     pub fn language(self, language: apus_i18n::Language) -> Self {

@@ -127,8 +127,8 @@ impl TestClient {
     /// client.get("/").send().assert_text(&(before + 3600).to_string());
     /// ```
     ///
-    /// It is the clock of the thread of the test until the client is dropped; that of a [`TestServer`](super::TestServer) is
-    /// also that of its workers.
+    /// It is the clock of the thread of the test until the client is dropped; the clock of a
+    /// [`TestServer`](super::TestServer) is also the clock of its workers.
     pub fn clock(&self) -> TestClock {
         let mut clock = self.shared.clock.borrow_mut();
         let current = || entered(apus_clock::current().unwrap_or_default());
@@ -150,7 +150,7 @@ impl TestClient {
     }
 }
 
-/// A clock, as that of this thread.
+/// Makes a clock the clock of this thread.
 fn entered(clock: TestClock) -> (TestClock, ClockGuard) {
     let guard = clock.enter();
     (clock, guard)

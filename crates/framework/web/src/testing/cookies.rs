@@ -44,7 +44,7 @@ impl CookieJar {
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else {
             return;
         };
-        // The default path is that of the request up to its last slash (RFC 6265 section 5.1.4).
+        // The default path is the path of the request up to its last slash (RFC 6265 section 5.1.4).
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut cookie_path = if folder.is_empty() { "/" } else { folder };
         let mut is_over = None;

@@ -1,4 +1,4 @@
-//! The attributes of HTML tags (HTML standard section 13.1.2), as far as a test needs them to find a form field.
+//! The attributes of HTML tags (HTML standard section 13.1.2) that a test needs to find a form field.
 
 /// The value of the input field with this name.
 pub(super) fn field_value<'p>(page: &'p str, name: &str) -> Option<&'p str> {

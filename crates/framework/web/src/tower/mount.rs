@@ -11,8 +11,8 @@ use super::{message, upgrade};
 
 /// A `tower::Service` under a path: `app.mount("/axum", TowerMount::new(router))`.
 ///
-/// Its requests are `http::Request<SendBody>`. Their extensions include those of the application's layers,
-/// and the [`Peer`](crate::Peer) of the client.
+/// Its requests are `http::Request<SendBody>`. Their extensions include the extensions of the
+/// application's layers, and the [`Peer`](crate::Peer) of the client.
 pub struct TowerMount<S> {
     /// Cloned once for each worker.
     service: Mutex<S>,

@@ -229,7 +229,7 @@ impl FormState {
     }
 }
 
-/// The path of a location: that of its URL without the query and the fragment. A relative one is as it is.
+/// The path of a location, which is a URL or relative to one, without the query and the fragment.
 pub(super) fn path_of(location: &str) -> &str {
     let path = location.split(['?', '#']).next().unwrap_or_default();
     match path.split_once("://") {

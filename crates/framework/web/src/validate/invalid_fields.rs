@@ -47,7 +47,7 @@ pub struct InvalidFields {
 
 impl InvalidFields {
     /// A message about one field. Inside of [`ValidationMessages`](super::ValidationMessages), a message that is a key of the
-    /// texts in the language of the request becomes that text, as that of a rule does: `not-a-slug` becomes
+    /// texts in the language of the request becomes that text, as the message of a rule does: `not-a-slug` becomes
     /// `validation-not-a-slug`.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::default().and(path, message)

@@ -10,15 +10,15 @@ use apus_http::{Request, ResponseFuture};
 use garde::i18n::{I18n, with_i18n};
 use garde::{Report, Validate};
 
-/// The messages about fields in one language: those of the rules, which [`I18n`] has, and these of values that cannot
-/// be read.
+/// The messages about fields in one language: messages of rules, which [`I18n`] has, and messages about values that
+/// cannot be read.
 pub trait FieldMessages: I18n + Send + Sync + 'static {
     /// A field has no value.
     fn missing(&self) -> Cow<'static, str> {
         "is missing".into()
     }
 
-    /// A field has a value of another type; `explanation` is that of serde, in English.
+    /// A field has a value of another type; `explanation` comes from serde, in English.
     fn unreadable<'a>(&self, explanation: &'a str) -> Cow<'a, str> {
         explanation.into()
     }

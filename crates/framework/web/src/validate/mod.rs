@@ -28,11 +28,11 @@
 //! assert_eq!(problem["errors"]["count"], json!(["lower than 1"]));
 //! ```
 //!
-//! The rules are those of the crate [garde], which is a dependency of the application beside serde. It has a rule for
-//! each field, also `#[garde(skip)]`. A path of a field is written as `items[0].count`, and that of the whole value is
-//! empty. The names are those that clients send, by any convention of `#[serde(rename_all = "camelCase")]`; a field that
-//! is renamed to another word has its name in Rust. schemars reads the rules too, so the schema of an OpenAPI
-//! description has them.
+//! The crate [garde] has the rules. It is a dependency of the application beside serde. It has a rule for each field,
+//! also `#[garde(skip)]`. A path of a field is written as `items[0].count`, and the path of the whole value is empty.
+//! The names are those that clients send, by any convention of `#[serde(rename_all = "camelCase")]`; a field that is
+//! renamed to another word has its name in Rust. schemars reads the rules too, so the schema of an OpenAPI description
+//! has them.
 //!
 //! A value that serde cannot read is reported by itself, because no rule can be checked then.
 //!

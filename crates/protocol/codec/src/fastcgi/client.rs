@@ -311,8 +311,8 @@ impl FastCgiConnection {
                 return Err(FastCgiError::RecordLength);
             }
             (record::REQUEST, record::END_REQUEST) => RecordKind::End,
-            // Management records of the server (section 4), including those of unknown types, do not
-            // concern a request.
+            // Management records of the server (section 4), including records of unknown types, do
+            // not concern a request.
             (record::MANAGEMENT, _) => RecordKind::Skipped,
             _ => return Err(FastCgiError::UnexpectedRecord),
         };

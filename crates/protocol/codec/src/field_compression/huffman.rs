@@ -173,8 +173,8 @@ pub fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
             // The rest is padding, or an incomplete code.
             Some(_) => {
                 let ones = u64::MAX.wrapping_shl(u64::BITS.wrapping_sub(bits.count));
-                // RFC 7541 section 5.2: padding of eight bits or more, or of other bits than those of EOS, is an
-                // error: one string would have several encodings.
+                // RFC 7541 section 5.2: padding of eight bits or more, or with other bits than the EOS symbol,
+                // is an error: one string would have several encodings.
                 if bits.count >= 8 || bits.word != ones {
                     return Err(CodingError::HuffmanPadding);
                 }

@@ -26,7 +26,7 @@ pub(super) struct ChunkedDecoder {
     /// The joined values of the head's `Connection` fields. The fields that they name are dropped from
     /// the trailer section, too (RFC 9110 section 7.6.1).
     connection: Box<[u8]>,
-    /// Whether the body is that of a response, which has one recipient: whitespace after a chunk size and fields that no
+    /// Whether the message is a response, which has one recipient: whitespace after a chunk size and fields that no
     /// trailer section may have are dropped. In a request they are attacks on servers that read it differently.
     is_response: bool,
     /// Whether lines may end with LF alone, and lines without a colon are dropped.

@@ -15,7 +15,7 @@ pub enum Http1Error {
     /// The first line is not a request line (RFC 9112 section 3): another protocol on this port, such
     /// as TLS, or the rest of an earlier message that was framed differently.
     RequestLine,
-    /// The first line is that of another protocol, such as a wrong preface of HTTP/2, whose client would
+    /// The first line belongs to another protocol, such as a wrong preface of HTTP/2, whose client would
     /// not understand an HTTP response.
     OtherProtocol,
     /// The protocol version is neither 1.0 nor 1.1.

@@ -36,8 +36,8 @@ impl LineReader {
     /// The next line without its CRLF, and its length with it. `None` if the line is incomplete; the
     /// next `input` has to start with the same bytes.
     ///
-    /// `section` limits the bytes of all lines together, `line` those of this one, each with the error
-    /// that is returned beyond the limit.
+    /// `section` limits the bytes of all lines together, `line` the bytes of this one, each with the
+    /// error that is returned beyond the limit.
     pub(super) fn next<'a>(
         &mut self,
         input: &'a [u8],

@@ -201,8 +201,8 @@ impl RequestFields {
         match field {
             KnownField::Host => {
                 if std::mem::replace(&mut self.host, true) {
-                    // One server takes the first, another one the last: a cache before an origin would store one
-                    // site's page as that of another.
+                    // One server takes the first, another one the last: a cache before an origin would store the
+                    // page of one site as the page of another.
                     return Err(Http1Error::HostRepeated);
                 }
                 // Refused here and not where it is used: it ends up in redirects, logs, variables of CGI and keys of

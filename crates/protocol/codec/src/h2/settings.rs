@@ -20,11 +20,11 @@ pub struct Http2Config {
     /// Maximum field lines of a field section, all `cookie` lines counted as one.
     pub fields: usize,
     /// Maximum bytes of unconsumed data over the whole connection. At a server, the window starts at four
-    /// times that of a stream, and both grow up to this limit with the measured bandwidth-delay product.
-    /// At a client, the connection's window has this size from the start, and a stream's window grows to
-    /// at most an equal share of it, so that unread responses do not block the others.
+    /// times the window of a stream, and both grow up to this limit with the measured bandwidth-delay
+    /// product. At a client, the connection's window has this size from the start, and a stream's window
+    /// grows to at most an equal share of it, so that unread responses do not block the others.
     pub receive_window: u32,
-    /// The window of a stream at the start: 65,535 bytes up to that of the connection. `None`: 65,535.
+    /// The window of a stream at the start: from 65,535 bytes up to the connection's window. `None`: 65,535.
     pub stream_receive_window: Option<u32>,
     /// Whether extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,

@@ -31,7 +31,7 @@ use crate::varint;
 /// Identifies a request stream while it is open.
 pub type StreamKey = apus_codec::stream_table::StreamKey<u64>;
 
-/// One end of a connection: it decodes the peer's messages and encodes those of this end.
+/// One end of a connection: it decodes the peer's messages and encodes the messages of this end.
 ///
 /// It owns no socket, no bodies, no clock and no QUIC connection. It has five kinds of methods:
 ///
@@ -41,7 +41,7 @@ pub type StreamKey = apus_codec::stream_table::StreamKey<u64>;
 ///   the time, coarsely.
 /// - **Actions**: after any input or command, [`next_action`](Self::next_action) until there is none, and
 ///   [`output`](Self::output) of the three local streams, which the caller opens at the start of the connection. It
-///   writes their output before that of request streams.
+///   writes their output before the output of request streams.
 /// - **Commands**, which append the bytes of one request stream to `out`, in the order in which they have to be sent:
 ///   heads, headers of DATA frames, trailers. On a stream that was closed meanwhile they do nothing, and report it by
 ///   their return value. They do not end the stream of QUIC: the caller does so where they say that it ends.
@@ -351,8 +351,8 @@ impl H3Connection {
         &mut self,
         handle: impl FnOnce(&mut Self) -> Result<T, H3Error>,
     ) -> Result<T, H3Error> {
-        // After an error the state is that of the middle of a frame, and input may come until the caller has closed
-        // the connection.
+        // After an error the reader may stand in the middle of a frame, and input may come until the caller has
+        // closed the connection.
         if let Some(error) = self.failure {
             return Err(error);
         }

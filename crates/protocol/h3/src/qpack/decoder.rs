@@ -11,7 +11,7 @@ use super::{QpackError, max_entries, static_table};
 
 /// Decodes the field sections of one connection.
 ///
-/// Its memory is that of the dynamic table, at most two and a half times its size, and of one instruction.
+/// Its memory holds the dynamic table, at most two and a half times the table's size, and one instruction.
 #[derive(Debug)]
 pub struct QpackDecoder {
     table: DynamicTable,

@@ -149,8 +149,8 @@ impl QpackEncoder {
         }
     }
 
-    /// Appends a line: its name in lower case or that of a pseudo-header field, its value, and whether it must be in
-    /// no table (section 4.5.4).
+    /// Appends a line: its name, which is in lower case or names a pseudo-header field, its value, and whether it
+    /// must be in no table (section 4.5.4).
     pub fn line(
         &mut self,
         (name, value, never_indexed): (&[u8], &[u8], bool),
@@ -192,8 +192,8 @@ impl QpackEncoder {
         references: &mut SectionReferences,
         out: &mut Vec<u8>,
     ) {
-        // Lines that are sent again and again, as those of a file, are encoded once for all connections: that is faster than to
-        // look them up in the table of each.
+        // Lines that are sent again and again, such as the fields of a file, are encoded once for all connections: that is
+        // faster than to look them up in the table of each.
         if references.used.is_none()
             && let Some(preencoded) = headers.encoded(FieldCompression::Qpack, PreencodedLines::new)
         {

@@ -1,8 +1,8 @@
 //! QPACK field compression (RFC 9204).
 //!
 //! A [`QpackDecoder`] decodes the field sections of the peer with a dynamic table that the peer fills over its
-//! encoder stream. A [`QpackEncoder`] encodes those of this end. Sections of different streams may arrive in any
-//! order; one that needs inserts that are still on their way waits for them.
+//! encoder stream. A [`QpackEncoder`] encodes the field sections of this end. Sections of different streams may
+//! arrive in any order; one that needs inserts that are still on their way waits for them.
 
 mod decoder;
 mod encoder;

@@ -1,4 +1,4 @@
-//! Encodes field lines that are sent repeatedly, such as those of a cached file, once for all connections.
+//! Encodes field lines that are sent repeatedly, such as the header fields of a cached file, once for all connections.
 
 use std::ops::Range;
 

@@ -159,7 +159,7 @@ fn repeated_messages_become_references_that_are_acknowledged() {
     assert_eq!(lengths[1], lengths[2]);
 }
 
-/// The same lines again, as those of a file, are not looked up in the table of each connection.
+/// Lines that are sent again, such as the fields of a file, are not looked up in the table of each connection.
 #[test]
 fn lines_that_are_encoded_once_have_no_references() {
     let (mut client, mut server) = pair_with(4096);

@@ -25,7 +25,7 @@ fn with_table() -> apus_h3::H3Config {
     }
 }
 
-/// Passes the output of another end, first that of its unidirectional streams.
+/// Passes the output of another end, its unidirectional streams first.
 macro_rules! deliver_from {
     ($other:ident, $to:ident) => {{
         let mut ids: Vec<_> = $other.writable_streams().collect();

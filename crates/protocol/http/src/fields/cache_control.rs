@@ -165,7 +165,7 @@ impl ResponseDirectives {
         let dictionary = Dictionary::parse(text)?;
         let mut read = Self::default();
         for (name, item) in dictionary.members() {
-            // A member whose type is not that of the directive is ignored.
+            // A member of another type than the directive has is ignored.
             match (name, item) {
                 (_, DictionaryItem::Boolean(false)) => {}
                 (

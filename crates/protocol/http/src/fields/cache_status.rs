@@ -79,7 +79,7 @@ impl ForwardReason {
 /// The result of a cache for a request, as nginx names it in `$upstream_cache_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheResult {
-    /// The response was stored, or is that of another request.
+    /// The response was stored, or was received for another request.
     Hit,
     /// A stored response was sent although it is stale.
     Stale,

@@ -1,7 +1,7 @@
 //! Dates in fields (RFC 9110 section 5.6.7).
 //!
-//! This is the one way to the crate httpdate. Other dates, of logs and certificates, are those of the crate time, whose types
-//! rcgen, x509-parser and cookie have. Schedules of jobs need time zones, which it has not: they use jiff.
+//! This is the one way to the crate httpdate. Logs and certificates use the crate time, because rcgen, x509-parser and cookie
+//! have its types in their interfaces. Schedules of jobs need time zones, which time does not have: they use jiff.
 
 use std::time::SystemTime;
 

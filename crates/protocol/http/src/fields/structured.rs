@@ -1,4 +1,4 @@
-//! Dictionaries of structured fields (RFC 9651 section 4.2.2), as far as cache directives need.
+//! Dictionaries of structured fields (RFC 9651 section 4.2.2), the part that cache directives need.
 
 use crate::grammar::is_token;
 

@@ -36,7 +36,7 @@ pub(crate) struct DnsPublication<'a> {
 }
 
 impl<'a> DnsPublication<'a> {
-    /// `resolver` is the name server that is asked where names belong, if it is not that of the system.
+    /// `resolver` is the name server that is asked where names belong; `None`: the name server of the system.
     pub(crate) fn new(publisher: &'a DnsPublisher, resolver: Option<SocketAddr>) -> Self {
         Self {
             publisher,

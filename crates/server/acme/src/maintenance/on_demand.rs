@@ -189,7 +189,8 @@ impl Shared {
         })
     }
 
-    /// Where the orders of a name wait for one another: those of one site do not delay those of another one.
+    /// The slots in which the orders of a name wait for one another. Orders of one site do not delay the orders of
+    /// another one.
     pub(super) fn order_slots(&self, on_demand: Option<&str>) -> Rc<Semaphore> {
         match on_demand.and_then(|name| self.on_demand.site(name)) {
             Some(site) => self.of_site(&site, |orders| Rc::clone(&orders.slots)),

@@ -60,7 +60,7 @@ impl OnDemandSite {
         self.tls.names.join(" ")
     }
 
-    /// Whether the site is that of a name.
+    /// Whether the site has a name.
     fn covers(&self, name: &str) -> bool {
         if self.tls.names.is_empty() {
             is_public(name)
@@ -192,7 +192,7 @@ impl OnDemandNames {
         }
     }
 
-    /// Ends the look-up of a name, so that that of another one can begin.
+    /// Ends the look-up of a name, so that the look-up of another one can begin.
     pub(crate) fn end_look_up(&self, queued: QueuedName) {
         drop(queued.permit);
         self.queued.notify_one();

@@ -25,7 +25,7 @@ pub fn keys_to_invalidate(
         return keys;
     }
     // Only the target itself, in all its variants. If header fields were in the key, a POST to / once removed everything
-    // of the host: all keys began with that of /.
+    // of the host: all keys began with the key of /.
     keys.push(rules.uri(request));
     for name in ["location", "content-location"] {
         if let Some(reference) = headers.get_str(name)

@@ -72,8 +72,8 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
 pub(super) const TARGET_FIELDS: [&str; 3] =
     ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
 
-/// The value of such a field that the proxy sends if the request has none. The port is that of the
-/// authority.
+/// The value of such a field that the proxy sends if the request has none. The port is taken from
+/// the authority.
 fn target_value<'a>(name: &str, request: &PresentedRequest<'a>) -> Option<&'a str> {
     match name {
         "x-forwarded-proto" => Some(request.scheme),

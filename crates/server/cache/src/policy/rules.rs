@@ -51,8 +51,8 @@ pub struct CacheRules {
     pub store_errors: bool,
     /// Whether partial responses (206) are stored.
     pub store_parts: bool,
-    /// Whether a page is not stored if its path ends like that of an image or a style sheet: it may
-    /// be a personal page at a path that an attacker made up (web cache deception).
+    /// Whether a page is not stored if its path ends like the path of an image or a style sheet: it
+    /// may be a personal page at a path that an attacker made up (web cache deception).
     pub refuse_disguised: bool,
     /// Fields that contain the tags for purges, in lower case.
     pub tag_fields: Vec<Box<str>>,
@@ -170,8 +170,8 @@ pub struct CredentialRules {
     pub cookies: SharingRule,
     /// The cookies that identify a session. Default: all.
     pub session_cookies: Vec<CacheNamePattern>,
-    /// The cookies that never identify a session, which take precedence. Default: those of web
-    /// analytics.
+    /// The cookies that never identify a session, which take precedence. Default: the cookies of
+    /// web analytics.
     pub harmless_cookies: Vec<CacheNamePattern>,
 }
 

@@ -51,7 +51,7 @@ impl ResponseForm {
         }
     }
 
-    /// Changes the header fields of a response to those of this form.
+    /// Changes the header fields of a response to describe this form.
     pub(super) fn describe(self, headers: &mut Headers) {
         match self {
             Self::Stored => {}

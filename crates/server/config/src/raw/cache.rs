@@ -87,8 +87,8 @@ keys! {
         /// The session cookies; `*` at the end of a name matches anything. By default all cookies
         /// are.
         session_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(&["*"])),
-        /// Cookies that are not session cookies, whatever `session_cookies` says. By default those
-        /// of analytics.
+        /// Cookies that are not session cookies, whatever `session_cookies` says. By default the
+        /// cookies of analytics.
         harmless_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(HARMLESS)),
         /// Whether clients can request revalidation, by `Cache-Control` and `Pragma`.
         client_directives: ClientDirectives = ClientDirectives::Trusted,
@@ -99,8 +99,8 @@ keys! {
         store_errors: bool = false,
         /// Whether partial responses (206) are stored and combined.
         store_parts: bool = true,
-        /// Whether a page is not stored if its path ends like that of an image or a style sheet,
-        /// which protects from web cache deception.
+        /// Whether a page is not stored if its path ends like the path of an image or a style
+        /// sheet, which protects from web cache deception.
         refuse_disguised: bool = true,
         /// Response fields with tags for purging.
         tag_fields: OneOrMore<FieldName> = OneOrMore(fields(&["Surrogate-Key", "xkey", "Cache-Tag"])),

@@ -114,8 +114,8 @@ keys! {
     pub(crate) struct BasicAuth {
         /// What browsers show when they ask for the password.
         realm: Text = Text("Restricted".to_owned()),
-        /// The file with the users, as `htpasswd -B` writes it: `name:hash` on each line. Hashes are those of
-        /// bcrypt, SHA-crypt and Argon2. It is read at start and reload.
+        /// The file with the users, as `htpasswd -B` writes it: `name:hash` on each line. Hashes are made by
+        /// bcrypt, SHA-crypt or Argon2. It is read at start and reload.
         users_file [required]: FilePath,
     }
 }

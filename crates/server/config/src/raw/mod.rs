@@ -134,8 +134,8 @@ keys! {
         /// the socket that takes most is closed.
         websocket_memory: Megabytes<1, 1_000_000> = Megabytes::new(64),
         /// Memory for request data of the whole server that came over HTTP/3 and was not read yet, in MB: bodies
-        /// that wait for their handlers, and data behind lost packets. Beyond it, connections that hold
-        /// much of it are closed, beginning with those of the client that holds most.
+        /// that wait for their handlers, and data behind lost packets. Beyond it, connections that hold much of
+        /// it are closed, the connections of the client that holds most first.
         request_memory: Megabytes<1, 1_000_000> = Megabytes::new(64),
         /// Whether responses have the field `Server`, without a version.
         server_header: bool = true,
@@ -475,21 +475,21 @@ keys! {
         /// the root (`"/assets/**"`, where `**` matches slashes too). The first matching pattern
         /// applies.
         cache_control: Map<PathPattern, HeaderText> = Map::default(),
-        /// Changes of response fields. Those of a location are applied after those of the site.
+        /// Changes of response fields. Changes of a location are applied after the changes of the site.
         headers: FieldChanges,
-        /// Changes of request fields, before the handler. Those of a location are applied after
-        /// those of the site.
+        /// Changes of request fields, before the handler. Changes of a location are applied after
+        /// the changes of the site.
         request_headers: FieldChanges,
-        /// Error pages: from a status (`404`) or a class (`5xx`) to a path of the site. Those of a
-        /// location take precedence over those of the site.
+        /// Error pages: from a status (`404`) or a class (`5xx`) to a path of the site. Pages of a
+        /// location take precedence over the pages of the site.
         error_pages: Map<StatusSet, SitePath> = Map::default(),
         /// The largest request body, in MB; larger ones get 413. 0: no limit. By default as in
         /// `[global]`.
         client_max_body_size: Megabytes<0, 1_000_000_000>,
-        /// Rules that rewrite the path, in order. Those of the site are applied first.
+        /// Rules that rewrite the path, in order. The rules of the site are applied first.
         rewrite: List<Rewrite> = List::default(),
-        /// A status, a redirect or a text as the response. That of a site is for paths that match
-        /// no location; locations do not inherit it.
+        /// A status, a redirect or a text as the response. A site's `return` is for paths that
+        /// match no location; locations do not inherit it.
         r#return: Return,
         /// The origins of a reverse proxy: the name of a group of the site, or a URL. A path, as in
         /// `"app/"` or `"http://127.0.0.1:3000/v1/"`, replaces the path of the location; otherwise
@@ -508,7 +508,7 @@ keys! {
         cache: Switch<Cache>,
         /// An id for each request. `true`: in `X-Request-Id`.
         request_id: Switch<RequestIds>,
-        /// Fields that restrict what browsers do with responses. `true`: those of the table's defaults.
+        /// Fields that restrict what browsers do with responses. `true`: the defaults of the table.
         security_headers: Switch<SecurityHeaders>,
         /// Which scripts of other origins may read responses (CORS). `false`: none, also where the site allows
         /// some.
@@ -589,7 +589,7 @@ keys! {
         path [required]: LocationPath,
         /// The handler: `static` for files, `return` for the key `return`, `reverse_proxy` for the
         /// origins of the key `upstream`, `fastcgi` for files and PHP scripts with `php_fastcgi`.
-        /// By default it follows from the keys that are given, else it is that of the site.
+        /// By default it follows from the keys that are given, else it is the handler of the site.
         handler: Handler,
         /// Whether the location serves only internal redirects: by `rewrite`, `try_files`,
         /// `error_pages` or `X-Accel-Redirect`. Clients get 404.
@@ -704,7 +704,7 @@ keys! {
         /// Versions, cipher suites and groups, after Mozilla's guidelines for servers.
         policy: TlsPolicyName = TlsPolicyName::Intermediate,
         /// Whether the server requests client certificates. Where several sites share an address and one
-        /// of them does, a request for another host than that of the handshake gets 421.
+        /// of them does, a request for another host than in the handshake gets 421.
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of the authorities for client certificates, PEM. A client whose own certificate is in the file, such as a self-signed one, is accepted, too, while it is valid.
         client_ca: FilePath,
@@ -735,7 +735,7 @@ keys! {
         /// As `acme_certificate_per` of `[global]`, for this site.
         acme_certificate_per: CertificateScope = CertificateScope::Site,
         /// Certificates for names that are first seen in a handshake, one for each name. The site has wildcards such as
-        /// `*.example.com` as `server_name`, or is that of all other names.
+        /// `*.example.com` as `server_name`, or is the site of all other names.
         acme_on_demand: OnDemand,
     }
 }

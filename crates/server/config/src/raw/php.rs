@@ -16,12 +16,12 @@ keys! {
     /// in the site's.
     pub(crate) struct Fastcgi {
         /// The front controller: the script for paths with neither a file nor a script. By default
-        /// that of the `preset`, else none.
+        /// the `preset` decides, and without a preset there is none.
         front_controller: ScriptPath,
-        /// Paths below the root at which no script is run, as upload folders, in addition to those
-        /// of the `preset`: `["/uploads/**"]`.
+        /// Paths below the root at which no script is run, as upload folders, in addition to the
+        /// paths of the `preset`: `["/uploads/**"]`.
         no_php: OneOrMore<PathPattern> = OneOrMore::default(),
-        /// Paths below the root that are never served, in addition to those of the `preset`.
+        /// Paths below the root that are never served, in addition to the paths of the `preset`.
         protected: OneOrMore<PathPattern> = OneOrMore::default(),
         /// The root as PHP sees it, if that is another: PHP is in a chroot, a container, or on
         /// another machine. Without `root`, scripts are not looked up here, and their names alone
@@ -30,8 +30,8 @@ keys! {
         /// Whether PHP gets the resolved path of a root that is a symbolic link, so that a release
         /// takes effect when the link is switched.
         resolve_root: bool = true,
-        /// FastCGI parameters, which replace those of the same name; may hold variables as `$host`.
-        /// An empty one is not sent.
+        /// FastCGI parameters, which replace parameters of the same name; may hold variables as
+        /// `$host`. An empty one is not sent.
         params: Map<VariableName, VariableValue> = Map::default(),
         /// Whether scripts get paths with `%2F`: `raw` passes them on in `REQUEST_URI`, as applications
         /// need that have slashes in names, and a slash for all rules for paths; with `normalized`
@@ -78,7 +78,7 @@ keys! {
         /// `X-Sendfile`. Otherwise such a response is a 500, unless it has a body.
         accel: Switch<Accel> = Switch::Off,
         /// Whether responses are cached, and how. Requests with a session cookie bypass the cache:
-        /// with the cookies that the `preset` knows, without a preset those of all presets.
+        /// with the cookies that the `preset` knows, without a preset the cookies of all presets.
         cache: Switch<Cache> = Switch::Off,
         /// Whether responses have the field `X-FastCGI-Cache`: `HIT`, `MISS`, `BYPASS`, `EXPIRED`,
         /// `STALE` or `REVALIDATED`.

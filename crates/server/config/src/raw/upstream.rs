@@ -115,7 +115,7 @@ choices! {
         Http1 = "http/1.1",
         /// HTTP/2; in clear text with prior knowledge.
         Http2 = "h2",
-        /// HTTP/3 over QUIC; the nodes need TLS, and the port is that of UDP.
+        /// HTTP/3 over QUIC; the nodes need TLS, and the port is a UDP port.
         Http3 = "h3",
         /// Over TLS, the one that the node selects by ALPN; otherwise HTTP/1.1.
         Auto = "auto",
@@ -324,7 +324,7 @@ keys! {
     pub(crate) struct Breaker {
         /// The percentage of failed requests that opens it...
         percent: Int<1, 100> = Int(50),
-        /// ...if there were at least so many requests...
+        /// ...if there were at least this number of requests...
         min_requests: Int<1, 1_000_000> = Int(20),
         /// ...within this time, in seconds.
         window: Time<YEAR> = Time::new(10),
@@ -360,7 +360,7 @@ keys! {
     pub(crate) struct EjectionRate {
         /// How often nodes are compared, in seconds.
         interval: Time<YEAR> = Time::new(10),
-        /// The difference between its failure rate and that of the others, in percentage points.
+        /// The difference between its failure rate and the rate of the others, in percentage points.
         margin: Int<1, 100> = Int(30),
         /// The least number of requests in the interval.
         min_requests: Int<1, 1_000_000> = Int(20),
@@ -406,7 +406,7 @@ keys! {
 keys! {
     /// DNS resolution of the names of nodes.
     pub(crate) struct Dns {
-        /// The DNS servers, as `"192.0.2.53"` or with a port. By default those of the system.
+        /// The DNS servers, as `"192.0.2.53"` or with a port. By default the servers of the system.
         servers: OneOrMore<DnsServer> = OneOrMore::default(),
         /// The shortest time until a name is resolved again, in seconds.
         min_ttl: Time<YEAR> = Time::new(1),

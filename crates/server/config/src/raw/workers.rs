@@ -8,7 +8,7 @@ use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
 
 keys! {
     /// Resident workers: each has the application in memory and handles one request after another.
-    /// They run in processes of the FastCGI server, each of which they occupy, or in those of a
+    /// They run in processes of the FastCGI server, each of which they occupy, or in processes of a
     /// `php-cgi` that `php_fastcgi` names.
     pub(crate) struct Workers {
         /// The way in which the application handles requests.
@@ -51,8 +51,8 @@ keys! {
         arguments: OneOrMore<Text> = OneOrMore::default(),
         /// The environment of that program. It inherits nothing from the server.
         environment: Map<VariableName, Text> = Map::default(),
-        /// The user of that program: a name or a number. By default that of the server. Another one
-        /// requires a server that was started as root.
+        /// The user of that program: a name or a number. By default the user of the server. Another
+        /// one requires a server that was started as root.
         user: Text,
         /// The group in place of that user's own groups.
         group: Text,

@@ -291,7 +291,7 @@ impl AcmeDefaults {
         Some(names)
     }
 
-    /// The settings of a site, which override those of all.
+    /// The settings of a site, which override the settings of all sites.
     fn settings_of(&self, tls: &Setting<Tls>) -> AcmeSettings {
         let of_all = &self.settings;
         let email = tls.acme_email.as_ref().map(|email| email.0.clone());

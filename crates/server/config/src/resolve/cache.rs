@@ -18,8 +18,8 @@ use crate::value::{OneOrMore, Switch};
 
 type CacheKeys<'a> = Option<&'a Setting<Switch<keys::Cache>>>;
 
-/// The cache of a location, by its own keys and those of its site. The outer `None` is for errors,
-/// the inner one for no cache.
+/// The cache of a location, by its own keys and the keys of its site. The outer `None` is for
+/// errors, the inner one for no cache.
 pub(super) fn settings(
     own: CacheKeys<'_>,
     of_site: CacheKeys<'_>,
@@ -49,7 +49,7 @@ pub(super) fn settings(
     is_effective.then_some(Some(settings))
 }
 
-/// The keys of the location, and those of the site that it does not give.
+/// The keys of the location, and the site's keys that the location does not give.
 fn merged(own: &keys::Cache, site: &keys::Cache) -> keys::Cache {
     keys::Cache {
         ttl: own.ttl.or(&site.ttl).clone(),

@@ -26,7 +26,7 @@ pub(super) struct LocationLayers {
 }
 
 impl LocationLayers {
-    /// The layers by the keys of a place, and those of the site for keys that the place does not have. Layers of
+    /// The layers by the keys of a place, and the site's layers for keys that the place does not have. Layers of
     /// the site are shared, not made again.
     pub(super) fn resolve(own: &LocationKeys, site: &Self, reader: &mut ConfigReader<'_>) -> Self {
         Self {

@@ -231,7 +231,7 @@ fn trusted_proxies(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> TrustedP
     names.fold(trusted, |trusted, name| trusted.pass(&*name.0))
 }
 
-/// The fields in which sites and locations send request ids, and so expect those of proxies.
+/// The fields in which sites and locations send request ids, and in which they expect the ids of proxies.
 fn request_id_fields(sites: &[Setting<raw::Site>]) -> impl Iterator<Item = &str> {
     let places = sites.iter().flat_map(|site| {
         let locations = site.locations.0.iter().map(|location| &location.keys);

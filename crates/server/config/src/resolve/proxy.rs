@@ -220,7 +220,7 @@ impl ProxyResolver<'_> {
         }))
     }
 
-    /// The keys of the location, and those of the site that it does not give.
+    /// The keys of the location, and the site's keys that the location does not give.
     fn keys(&self, reader: &mut ConfigReader<'_>) -> Option<keys::Proxy> {
         let (own, site) = match (self.own, self.site_keys) {
             (None, None) => return keys::Proxy::absent(&self.upstream.span, reader),

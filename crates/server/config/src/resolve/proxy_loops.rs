@@ -13,7 +13,7 @@ use crate::source::{Setting, SourceSpan};
 use crate::string_type::origin::{NodeAddress, ProxyHost, UpstreamName, UpstreamTarget};
 use crate::string_type::{ListenSpec, SiteHost};
 
-/// A proxy: its site, and its location if it is not that of the site itself.
+/// A proxy: its site, and its location unless the site itself is the proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ProxyPosition {
     site: usize,
@@ -76,7 +76,7 @@ impl<'a> ProxyLoops<'a> {
         keys.upstream.as_ref().filter(|_| keys.r#return.is_none())
     }
 
-    /// The upstream of a location, which may be that of its site.
+    /// The upstream of a location, which may be inherited from its site.
     fn upstream(&self, at: ProxyPosition) -> Option<&'a Setting<UpstreamName>> {
         let keys = self.keys(at)?;
         let has_other =
@@ -253,7 +253,7 @@ struct LoopStep {
     listener: SourceSpan,
 }
 
-/// The names of a site, without patterns; empty for that of all other names.
+/// The names of a site, without patterns; empty for the site of all other names.
 fn names(site: &Setting<Site>) -> Vec<String> {
     let names = site.server_name.0.iter();
     names
@@ -282,7 +282,7 @@ fn nodes<'a>(site: &'a Setting<Site>, upstream: &'a UpstreamName) -> Vec<&'a Nod
     }
 }
 
-/// The listener of a site that has the address of a node. `names` are those of the site with the proxy.
+/// The listener of a site that has the address of a node. `names` are the names of the site with the proxy.
 fn listener_of(site: &Setting<Site>, node: &NodeAddress, names: &[String]) -> Option<SourceSpan> {
     let mut listeners = site.listen.0.iter().chain(&site.listen_tls.0);
     let found = listeners.find(|listen| match (&listen.value, &node.target) {

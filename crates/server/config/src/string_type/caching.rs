@@ -139,7 +139,7 @@ impl NamePatternText {
 /// The host in a key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyHost {
-    /// That of the request.
+    /// The host of the request.
     Requested,
     /// This one for all.
     Named(String),

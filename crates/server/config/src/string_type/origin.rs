@@ -229,7 +229,7 @@ fn name_of_host(text: &str) -> Result<String, ValueError> {
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamName {
     pub(crate) target: UpstreamTarget,
-    /// The path that replaces that of the location.
+    /// The path that replaces the path of the location.
     pub(crate) path: Option<String>,
 }
 
@@ -351,11 +351,11 @@ impl StringType for HostAndPort {
 /// The `Host` of requests to origins.
 #[derive(Clone, Debug)]
 pub(crate) enum ProxyHost {
-    /// That of the client's request.
+    /// The host of the client's request.
     Client,
-    /// That of the client's request, exactly as it was sent.
+    /// The host of the client's request, exactly as it was sent.
     Raw,
-    /// That of the URL.
+    /// The host of the URL.
     Origin,
     /// A fixed one.
     Fixed(String),
@@ -400,7 +400,7 @@ impl StringType for Domain {
     }
 }
 
-/// The domain that replaces that of a cookie; empty for none.
+/// The domain that replaces the domain of a cookie; empty for none.
 #[derive(Clone, Debug)]
 pub(crate) struct NewDomain(pub(crate) String);
 

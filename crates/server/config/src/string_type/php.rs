@@ -34,7 +34,7 @@ impl StringType for PhpServer {
         if text.starts_with('/') && name.starts_with("php-cgi") && !name.ends_with(".sock") {
             return Ok(Self::Program(text.into()));
         }
-        // A path, relative or not, is that of a socket.
+        // A path, relative or not, names a socket.
         if text.contains('/') && !text.starts_with("unix:") {
             parse_node(&format!("unix:{text}"))
         } else {

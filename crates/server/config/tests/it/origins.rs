@@ -205,7 +205,7 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
     ),
     (
         "GROUP\nnodes = \"unix:/a\"\nprotocol = \"h3\"\ntls = { verify = false, server_name = \"a\" }\n",
-        "6:9 HTTP/3 has no Unix sockets; expected a host and a port, which is that of UDP",
+        "6:9 HTTP/3 has no Unix sockets; expected a host and a UDP port",
     ),
     (
         "GROUP\nnodes = \"[::1]:1\"\nprotocol = \"h3\"\ntls = { verify = false }\nsend_proxy = \"v1\"\n",
@@ -213,7 +213,7 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
     ),
     (
         "GROUP\nnodes = \"[::1]:1\"\nprotocol = \"h3\"\ntls = { verify = false }\ntls_timeout = 5\n",
-        "9:15 `tls_timeout` has no effect; the handshake of QUIC includes that of TLS",
+        "9:15 `tls_timeout` has no effect; the handshake of QUIC includes the TLS handshake",
     ),
     (
         "GROUP\nnodes = \"h3://[::1]:1\"\n",

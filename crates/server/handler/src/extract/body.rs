@@ -64,7 +64,7 @@ impl<T: DeserializeOwned> Json<T> {
 /// The body of a request with JSON.
 ///
 /// # Errors
-/// The media type is not that of JSON (415), or the body is not received (400, 408) or too long (413).
+/// The media type is not JSON (415), or the body is not received (400, 408) or too long (413).
 pub async fn json_body(mut request: Request, body_limit: u64) -> Result<Bytes, Rejection> {
     let is_json = media_type(&request).is_some_and(|media| {
         media.eq_ignore_ascii_case("application/json")

@@ -48,8 +48,8 @@ impl Next {
     }
 }
 
-/// A layer that rejects the requests that an extractor rejects: those of users without a role, for example. The
-/// handlers need not take the value. See [`super::AsyncExtractor`].
+/// A layer that rejects the requests that an extractor rejects: requests of users without a role, for example.
+/// The handlers need not take the value. See [`super::AsyncExtractor`].
 pub struct Require<T>(PhantomData<fn() -> T>);
 
 impl<T: FromRequestHead> Require<T> {

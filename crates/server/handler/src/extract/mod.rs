@@ -49,13 +49,13 @@ use values::{FormFields, path_parameters};
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
             any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
             `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `AsyncExtractor`",
-    note = "the `T` of `Path<T>` and `Query<T>` has `#[derive(serde::Deserialize)]`, and that of `State<T>` `#[derive(Clone)]`"
+    note = "the `T` of `Path<T>` and `Query<T>` has `#[derive(serde::Deserialize)]`, and the `T` of `State<T>` `#[derive(Clone)]`"
 )]
 pub trait FromRequestHead: Sized {
     /// The response on failure.
     type Rejection: IntoResponse + 'static;
 
-    /// Whether the extraction may wait, as that of an [`AsyncExtractor`].
+    /// Whether the extraction may wait, as in an [`AsyncExtractor`].
     #[doc(hidden)]
     const WAITS: bool = false;
 

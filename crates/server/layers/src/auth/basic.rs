@@ -100,7 +100,7 @@ impl BasicAuth {
         Self::stored(realm, users.into_iter().collect())
     }
 
-    /// With users whose passwords are stored, as those of an `htpasswd` file.
+    /// With users whose passwords are stored, as in an `htpasswd` file.
     #[cfg(feature = "password")]
     pub fn stored(realm: &str, users: Users) -> Self {
         let text = format!("{users:?}").into();

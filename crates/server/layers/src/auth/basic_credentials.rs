@@ -21,7 +21,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a request, if it has valid ones.
+    /// The credentials of a request, if it has valid ones.
     pub(super) fn of(request: &Request) -> Option<Self> {
         let decoded = STANDARD.decode(credentials(request, "Basic")?).ok()?;
         let text = String::from_utf8(decoded).ok()?;

@@ -59,7 +59,7 @@ impl SignedUrls {
         }
     }
 
-    /// Another clock than that of the application.
+    /// Replaces the clock of the application.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);

@@ -31,8 +31,8 @@ pub struct InvalidUser {
 }
 
 impl Users {
-    /// Reads an `htpasswd` file: `name:hash` on each line, and comments that start with `#`. Hashes are those
-    /// of bcrypt (`htpasswd -B`), SHA-crypt (`openssl passwd -6`) and Argon2 ([`password::hash`]).
+    /// Reads an `htpasswd` file: `name:hash` on each line, and comments that start with `#`. Hashes are made
+    /// by bcrypt (`htpasswd -B`), SHA-crypt (`openssl passwd -6`) and Argon2 ([`password::hash`]).
     ///
     /// # Errors
     /// All lines that are not valid users. MD5, SHA-1, DES and plain text are rejected: a reader of the file could find

@@ -238,8 +238,8 @@ impl ScriptLookup<'_> {
         }
     }
 
-    /// Whether a path is that of a hidden file, or leads through a hidden folder. Where there is no such file, a name
-    /// that starts with a dot is a name of the application.
+    /// Whether a path names a hidden file, or leads through a hidden folder. Where there is no such file, a name that
+    /// starts with a dot is a name of the application.
     fn is_hidden(&self, path: &[u8]) -> bool {
         !self.settings.hidden_files
             && end_of_hidden_name(path)

@@ -44,7 +44,7 @@ pub struct PhpSettings {
     pub path_form: PathForm,
     /// Whether header fields with an underscore in their name become variables.
     pub underscores: bool,
-    /// Additional variables, which replace those of the same name. An empty value removes a variable.
+    /// Additional variables, which replace variables of the same name. An empty value removes a variable.
     pub params: Vec<(Box<str>, Template)>,
     /// The header fields of responses that are not forwarded, in lower case.
     pub hidden: Vec<Box<str>>,

@@ -1,4 +1,4 @@
-//! The variables of a script: CGI meta-variables (RFC 3875 section 4.1), and those of PHP.
+//! The variables of a script: CGI meta-variables (RFC 3875 section 4.1), and the variables that PHP adds.
 //!
 //! A client cannot replace a variable of the server: its header fields get the prefix `HTTP_`, and fields whose names
 //! map to the same variable are left out. `Proxy` is left out, too, as programs would use it as the proxy for their
@@ -192,7 +192,7 @@ fn of_script<'a, T>(
 }
 
 impl ConnectionVariables {
-    /// Those of a request, which are those of the last request of the connection if they are the same.
+    /// The variables of a request. If they equal the variables of the connection's last request, they are shared with it.
     fn of(request: &Request, settings: &PhpSettings, site: u64) -> Rc<Self> {
         let make = || Self::new(request, settings, site);
         if request.is_forwarded() {

@@ -83,7 +83,7 @@ mod tests {
     use crate::supervisor_message::SupervisorMessage;
     use crate::wire::ReadyFrame;
 
-    /// Runs a test with a supervisor that does not run: it makes no check but those of the test.
+    /// Runs a test with a supervisor that does not run: it makes only the checks of the test.
     fn with_supervisor(test: impl FnOnce(Supervisor)) {
         let folder = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -30,7 +30,7 @@ pub fn end_orphans(folder: &Path) {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.parse().ok());
-        // From here on the number cannot become that of another process.
+        // From here on no other process can get the number.
         let Some(process) = pid
             .and_then(Pid::from_raw)
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())

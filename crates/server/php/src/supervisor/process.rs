@@ -51,13 +51,13 @@ impl PhpCgiProcess {
         self.master.stderr.take().map(OwnedFd::from)
     }
 
-    /// The exit status of the master if it has ended; then its children are killed, too. Those of a master that was
-    /// killed would serve on.
+    /// The exit status of the master if it has ended; then its children are killed, too. The children of a master
+    /// that was killed would serve on.
     ///
     /// # Errors
     /// The system does not tell.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        // Until it is waited for, no other process can get its number, nor that of its group.
+        // Until it is waited for, no other process can get its number or the number of its group.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_))) {
             self.kill_group();

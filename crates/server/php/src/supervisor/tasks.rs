@@ -71,7 +71,7 @@ impl Tasks {
         self.start();
     }
 
-    /// Replaces the timers by those of a newly booted application.
+    /// Replaces the timers by the timers of a newly booted application.
     pub(super) fn set_timers(&mut self, timers: &[(String, u32)]) {
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.timers);

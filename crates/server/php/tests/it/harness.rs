@@ -83,7 +83,7 @@ fn open(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a test on a thread like that of a worker.
+/// Runs a test on a thread as a worker has it.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

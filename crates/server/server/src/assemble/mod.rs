@@ -165,8 +165,8 @@ fn members(plan: &config::ServerPlan, address: &ListenAddress) -> Vec<usize> {
         .collect()
 }
 
-/// Whether one of several sites requests client certificates, so that the site of a request must be
-/// that of the handshake.
+/// Whether one of several sites requests client certificates, so that a request must be for the
+/// site of the handshake.
 fn needs_sni_check(plan: &config::ServerPlan, members: &[usize]) -> bool {
     let requests_certificates = |position: &usize| {
         let tls = plan.sites.get(*position).and_then(|site| site.tls.as_ref());

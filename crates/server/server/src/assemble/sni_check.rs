@@ -1,9 +1,9 @@
 //! A check that the host of a request is the server name of its TLS handshake, for client
 //! certificates.
 //!
-//! A client selects the site of the handshake by SNI (RFC 6066 section 3), and that of a request by
-//! `Host`. If the two could differ, a handshake with a site without client certificates would give
-//! access to a site that requires them.
+//! A client selects the site of the handshake by SNI (RFC 6066 section 3), and the site of a
+//! request by `Host`. If the two could differ, a handshake with a site without client certificates
+//! would give access to a site that requires them.
 
 use std::rc::Rc;
 
@@ -11,8 +11,7 @@ use apus_handler::error_page;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, ResponseFuture, Service, ServiceFactory, StatusCode};
 
-/// Responds with 421 to requests for another host than that of the handshake (RFC 9110 section
-/// 15.5.20).
+/// Responds with 421 to requests for another host than in the handshake (RFC 9110 section 15.5.20).
 pub(super) struct SniCheck<F>(pub(super) F);
 
 impl<F: ServiceFactory> ServiceFactory for SniCheck<F> {

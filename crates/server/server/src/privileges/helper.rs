@@ -38,7 +38,7 @@ const IGNORED: [SignalKind; 7] = [
     SignalKind::alarm(),
 ];
 
-/// Only its user may enter the folder of the cache; users of PHP may enter that of PHP.
+/// Only its user may enter the folder of the cache; users of PHP may enter the folder of PHP.
 const CACHE_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
 
@@ -306,7 +306,7 @@ impl<'a> Helper<'a> {
         if children > own.children || running.count() >= own.pools * MASTERS_PER_POOL {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "the configuration does not allow so many PHP processes",
+                "the configuration allows fewer PHP processes",
             ));
         }
         if self.children.len() >= MAX_ENDED {

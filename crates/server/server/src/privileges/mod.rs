@@ -84,7 +84,7 @@ pub(crate) fn server_account(
     Ok((!account.is_root()).then_some(account))
 }
 
-/// Binds the control socket of the configuration, or that of a folder at an address that was named, and links it from the default path
+/// Binds the control socket of the configuration, or of a folder that is served at a named address, and links it from the default path
 /// unless another server listens there.
 pub(crate) fn bind_control_socket(
     loader: &PlanLoader,

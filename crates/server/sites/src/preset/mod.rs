@@ -124,7 +124,7 @@ impl Preset {
         globs(general).chain(globs(own))
     }
 
-    /// Rewrite rules, which come after those of the site.
+    /// Rewrite rules, which come after the rules of the site.
     pub fn rewrites(self) -> impl Iterator<Item = RewriteRule> {
         let rules = self
             .application()
@@ -143,7 +143,7 @@ impl Preset {
     }
 
     /// Session cookies of a PHP application; `*` at an end of a name matches anything. Without a
-    /// preset, those of all presets.
+    /// preset, the cookies of all presets.
     pub fn session_cookies(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
         let applications = Self::ALL
             .into_iter()

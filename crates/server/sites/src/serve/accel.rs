@@ -10,7 +10,7 @@ use apus_http::CacheBypass;
 use apus_http::path;
 use apus_http::trace::{Step, StepKind};
 
-/// Fields of the application's response that replace those of the redirected one.
+/// Fields of the application's response that replace fields of the redirected one.
 const APPLICATION_FIELDS: [&str; 6] = [
     "content-type",
     "content-disposition",

@@ -112,7 +112,7 @@ impl SiteState {
     }
 
     /// The response of the site to a request for an error page. It is `None` unless the status is 200,
-    /// or that of the error with a body, as applications send it.
+    /// or equals the status of the error and comes with a body, as applications send it.
     async fn request_error_page(
         self: &Rc<Self>,
         context: &RequestState,

@@ -82,8 +82,9 @@ impl SiteState {
     }
 
     /// Responds with a response that the site makes before it calls a handler: a redirect of a rewrite rule, 404 where no
-    /// location matches, 400 for a path without a normal form. It gets the fields of the location, or those of the site
-    /// without one. Layers that may reject a request are not called, as in nginx, where rewriting comes before access rules.
+    /// location matches, 400 for a path without a normal form. It gets the fields of the location, or without a location the
+    /// fields of the site. Layers that may reject a request are not called, as in nginx, where rewriting comes before access
+    /// rules.
     pub(super) fn respond_itself(
         self: &Rc<Self>,
         request: Request,

@@ -40,7 +40,7 @@ impl SiteState {
         }
         match self.rewrite(&self.default_location, request) {
             RewriteResult::Response(response) => return Some(response),
-            // As in nginx, a path that a rule of the site made may be that of an internal location.
+            // As in nginx, a path that a rule of the site made may match an internal location.
             RewriteResult::Path | RewriteResult::Break { is_changed: true } => {
                 route.is_internal.set(true);
             }
@@ -55,7 +55,7 @@ impl SiteState {
         request: &mut Request,
         route: &RequestRoute,
     ) -> LocationSearch {
-        // Until there is a location, the responses are those of the site.
+        // Until there is a location, responses get the settings of the site.
         route.location.set(None);
         let path = match request.normal_path() {
             Ok(path) => path,

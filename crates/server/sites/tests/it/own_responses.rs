@@ -1,4 +1,4 @@
-//! Responses that a site makes before it calls a handler: they have the same fields as those of its handlers.
+//! Responses that a site makes before it calls a handler: they have the same fields as the responses of its handlers.
 
 use apus_files::Files;
 use apus_handler::middleware::{Middleware, Next};

@@ -3,8 +3,8 @@
 /// The request target.
 pub(super) const TARGET: &str = "/grpc.health.v1.Health/Check";
 
-/// Writes a `HealthCheckRequest` with the prefix of a gRPC message. The encoding is that of
-/// <https://protobuf.dev/programming-guides/encoding/>.
+/// Writes a `HealthCheckRequest` with the prefix of a gRPC message.
+/// <https://protobuf.dev/programming-guides/encoding/> defines the encoding.
 pub(super) fn request(service: &str) -> Vec<u8> {
     let mut message = Vec::with_capacity(service.len() + 8);
     if !service.is_empty() {

@@ -120,7 +120,7 @@ async fn services(resolver: &TokioResolver, name: &str) -> Result<LookupResult, 
             _ => None,
         })
         .collect();
-    // Targets of a higher number are for when those of the lowest cannot be reached (RFC 2782): backups.
+    // A client must try the targets with the lowest number that it can reach (RFC 2782), so all others are backups.
     let best = services.iter().map(|service| service.priority).min();
     let mut all = LookupResult {
         addresses: Vec::new(),

@@ -9,7 +9,7 @@ use crate::plan::BreakerPlan;
 // Samples and not a list of requests: a node with thousands of failures a second costs as much as one with few.
 const STEPS: u32 = 16;
 
-/// The requests of a node that ended since the start, and those of them that failed.
+/// The requests of a node that ended since the start, and how many of them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestTotals {
     pub(crate) requests: u64,

@@ -77,8 +77,8 @@ impl OutlierSchedule {
     }
 }
 
-/// Returns the nodes with more failures than the others, the worst first: those with at least `min_requests`
-/// whose failure rate is at least `margin` percent higher than that of the others together.
+/// Returns the nodes with more failures than the others, the worst first: nodes with at least `min_requests`
+/// whose failure rate is at least `margin` percent higher than the rate of the others together.
 pub(crate) fn outliers(intervals: &[IntervalTotals], margin: u8, min_requests: u32) -> Vec<usize> {
     let all = intervals.iter().fold(
         IntervalTotals {

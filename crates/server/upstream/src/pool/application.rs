@@ -305,8 +305,8 @@ impl RequestPermit {
         result
     }
 
-    /// Sends the first request of a new connection, and watches whether the application reads it. `patience` is
-    /// that of [`Self::open`].
+    /// Sends the first request of a new connection, and watches whether the application reads it. `patience`
+    /// has the meaning that it has in [`Self::open`].
     pub(super) async fn send_first(
         self: Rc<Self>,
         connection: FastCgiClient,

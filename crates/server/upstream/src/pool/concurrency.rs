@@ -19,9 +19,9 @@ pub(super) struct ConcurrencyLimit {
     in_flight: usize,
     /// Those over a connection that the application serves.
     served: usize,
-    /// Those over a new connection that starves.
+    /// Requests over a new connection that starves.
     starving: usize,
-    /// Those of them that the application certainly has not read.
+    /// How many of them the application certainly has not read.
     unread: usize,
     /// Connections to close for those that starve.
     owed: usize,

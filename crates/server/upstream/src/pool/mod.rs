@@ -123,7 +123,7 @@ impl From<OriginConnection> for PooledConnection {
 }
 
 impl ConnectionPool {
-    /// Creates a pool without connections. `application` is that of a FastCGI node.
+    /// Creates a pool without connections. `application` is `Some` for a FastCGI node.
     pub(crate) fn new(origin: Origin, application: Option<Arc<FastCgiApplication>>) -> Rc<Self> {
         let pool = Rc::new_cyclic(|pool| Self {
             http1_return: Rc::new(Http1Return {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::plan::BudgetPlan;
 
 /// The time for which a request counts.
-// That of the retry budgets of Finagle and linkerd.
+// The retry budgets of Finagle and linkerd use ten seconds, too.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The retry tokens of one group: a percentage of its requests, and a few more each second.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn grants_few_requests_the_minimum() {
-        // The tokens of ten seconds at once, and those of the following seconds.
+        // The tokens of ten seconds at once, and the tokens of the following seconds.
         let granted = granted(&plan(0, 3), 100, 10);
         assert!((30..=60).contains(&granted), "{granted}");
     }

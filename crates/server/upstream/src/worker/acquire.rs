@@ -75,7 +75,7 @@ impl UpstreamRequest {
         }
         let _guard = group.begin_waiting();
         let until = until.unwrap_or_else(|| self.waits_until());
-        // `until` is that of the wait for a slot, if there was one: both have one limit together.
+        // `until` is the end of the wait for a slot, if there was one: both waits together have one limit.
         let permit = receiver.receive(until).await;
         attempt.set_permit(permit.ok_or(AcquireError::QueueTimedOut)?);
         Ok(attempt)

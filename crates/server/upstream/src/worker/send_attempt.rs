@@ -87,7 +87,7 @@ impl RequestAttempts {
         if is_good {
             if matches!(pending, PendingAttempt::First) {
                 let now = Instant::now();
-                // The slow node has no response to measure. Without this, its average would stay that of its fast
+                // The slow node has no response to measure. Without this, its average would contain only its fast
                 // responses.
                 slow.add_latency(now.saturating_duration_since(began), now);
             }
@@ -151,9 +151,10 @@ impl UpstreamRequest {
         Some(self.send_over(idle.into(), body).await)
     }
 
-    /// Sends the request over further connections after the `first` result, which is that of an idle one, if
-    /// there was one. A connection that the node closed meanwhile, or on which it accepts no more requests, is
-    /// no failure of the node: the request is sent over another one, if it may be sent again.
+    /// Sends the request over further connections after the `first` result, which came from an idle
+    /// connection, if there was one. A connection that the node closed meanwhile, or on which it accepts no
+    /// more requests, is no failure of the node: the request is sent over another one, if it may be sent
+    /// again.
     pub(super) async fn send_to_node(
         &self,
         attempt: RequestAttempt,

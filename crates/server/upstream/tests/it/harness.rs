@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// A plain response.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Runs a test on a thread with a runtime like that of a worker.
+/// Runs a test on a thread with a runtime as a worker has it.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

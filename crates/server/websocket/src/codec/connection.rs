@@ -155,8 +155,8 @@ impl WebSocketConnection {
         self.reader.is_inside_message()
     }
 
-    /// The bytes of memory that an incomplete message and the output take, without those that are still in the
-    /// input and those of a [`PreparedMessage`], which other connections share.
+    /// The bytes of memory that an incomplete message and the output take, without the bytes that are still in
+    /// the input and the bytes of a [`PreparedMessage`], which other connections share.
     pub fn memory(&self) -> usize {
         self.reader.buffered().saturating_add(self.output.memory())
     }

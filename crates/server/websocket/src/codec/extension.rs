@@ -156,7 +156,7 @@ impl Compression {
         offer
     }
 
-    /// Reads a server's response to [`Compression::offer`]. `values` are those of its
+    /// Reads a server's response to [`Compression::offer`]. `values` come from its
     /// `Sec-WebSocket-Extensions`; `None` if it does not compress.
     ///
     /// # Errors

@@ -192,7 +192,7 @@ static apus_server *listening(apus_app *app) {
   return server;
 }
 
-/* A program that looks at no status but that of the start learns what was wrong first. */
+/* A program that looks only at the status of the start learns what was wrong first. */
 static int first_failures(void) {
   apus_app *app = apus_app_new();
   apus_server *server = apus_server_new(app);

@@ -178,7 +178,7 @@ static void pass_gates(void) {
     if (leaves) close(client);
     wait_for_callback(state);
     if (is_deferred) {
-      /* The end of the body may be seen before that of the connection. */
+      /* The end of the body may be seen before the end of the connection. */
       apus_status status = apus_complete(state->deferred, 0);
       CHECK(status == APUS_OK || (leaves && status == APUS_CLOSED));
     } else if (round < 6) apus_writer_finish(state->writer);

@@ -59,7 +59,7 @@ fn the_binary_interface_is_the_recorded_one() {
     let recorded = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(
         text, recorded,
-        "abi.txt is not that of this build. What programs use must stay: a removed function or another size needs another \
+        "abi.txt differs from this build. What programs use must stay: a removed function or another size needs another \
          soname. Record it by `APUS_WRITE_ABI=1 cargo test -p apus-capi --test it -- abi`"
     );
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::program::crate_folder;
 
-/// The types whose names in C are not those of Rust.
+/// The types whose names in C differ from Rust.
 const TYPES: [(&str, &str); 40] = [
     ("ApusAccessEntry", "apus_access_entry"),
     ("ApusAccessFn", "apus_access_fn"),
@@ -75,7 +75,7 @@ const OPENING: &str = "\
  * - Functions that can fail return an `apus_status`. After another status than APUS_OK, apus_last_error() has a text
  *   that says what was expected, what came, and what to do. Functions that make an object return NULL then.
  * - Strings that the library returns are an `apus_str`: a pointer and a length, without a NUL at the end. They point into
- *   memory of the object that they were asked of, and are valid as long as it says; those of a request until its response:
+ *   memory of the object that they were asked of, and are valid as long as it says; strings of a request until its response:
  *   until the handler returns, or until apus_complete(). An absent string has `data` NULL.
  * - Names and settings that are passed in are strings that end with NUL. Values and bodies are a pointer and a length; for
  *   a text that ends with NUL the length may be APUS_NTS. They are copied unless it says otherwise.
@@ -89,7 +89,7 @@ const OPENING: &str = "\
  *   returns, and fails with APUS_CLOSED or APUS_STATE when another thread has given it back. A thread that is not in its
  *   callback does not use a handle after it was given back: one of the threads gives it back, when the others use it no more.
  * - A callback may still run when the function that gave its handle back returns. What its `user` points to is freed by a
- *   `destroy`, which runs after it: that of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
+ *   `destroy`, which runs after it: the one of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
  *   Functions with a `destroy` of their own, and callbacks that are called once, say so.
  * - Handles of a worker are not given back to other threads: an apus_websocket is used by its worker only, until its close
  *   event returns, an apus_timer by the worker that started it. Other threads reach them by apus_executor_post(), and sockets by
@@ -154,7 +154,7 @@ fn the_header_is_current() {
     let checked_in = fs::read_to_string(&path).unwrap();
     assert!(
         checked_in == generated,
-        "include/apus.h is not that of the sources: run `APUS_WRITE_HEADER=1 cargo test -p apus-capi --test it -- header`"
+        "include/apus.h differs from the sources: run `APUS_WRITE_HEADER=1 cargo test -p apus-capi --test it -- header`"
     );
 }
 

@@ -9,16 +9,16 @@ use semver::VersionReq;
 
 use crate::CommandError;
 
-/// The version of this program, which is that of the framework.
+/// The version of this program and of the framework.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The workspace that this program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
-/// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
+/// Where a new project gets the crate `apus` from. The options have the names of options of `cargo add`.
 #[derive(Debug, Args)]
 pub(crate) struct FrameworkArguments {
-    /// The versions of the crate `apus` on crates.io that the project accepts [default: that of this apus]
+    /// The versions of the crate `apus` on crates.io that the project accepts [default: the version of this apus]
     #[arg(long, value_name = "REQ", group = "framework")]
     pub(crate) version_req: Option<VersionReq>,
     /// A git repository with the crate `apus`
@@ -46,7 +46,7 @@ pub(super) enum FrameworkSource {
     CratesIo { requirement: String },
     /// A git repository, and the branch, tag or revision as keys of Cargo.toml.
     Git { url: String, reference: String },
-    /// A folder, and that of its workspace: absolute paths that stand in quotes as they are.
+    /// A folder, and the folder of its workspace: absolute paths that stand in quotes as they are.
     Folder { package: String, workspace: String },
 }
 
@@ -77,7 +77,7 @@ impl FrameworkSource {
         })
     }
 
-    /// The crate at a path, which may be that of its workspace.
+    /// The crate at a path, which may also be the path of its workspace.
     fn folder(path: &Path) -> Result<Self, CommandError> {
         let has_crate = |path: &Path| {
             fs::read_to_string(path.join("Cargo.toml")).is_ok_and(|manifest| {

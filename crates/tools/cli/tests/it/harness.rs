@@ -331,7 +331,7 @@ impl Reply {
     }
 }
 
-/// A Unix socket that receives the notifications of a service, as that of systemd does.
+/// A Unix socket that receives the notifications of a service, as systemd has one.
 pub(crate) struct Systemd {
     socket: std::os::unix::net::UnixDatagram,
     path: PathBuf,

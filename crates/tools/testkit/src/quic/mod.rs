@@ -243,8 +243,8 @@ impl RawQuicClient {
         packet
     }
 
-    /// Begins anew with the token and the connection ID of a Retry packet (RFC 9000 section 17.2.5), which may be that of
-    /// another client.
+    /// Begins anew with the token and the connection ID of a Retry packet (RFC 9000 section 17.2.5), which may have been
+    /// sent to another client.
     pub fn use_retry(&mut self, retry: &[u8]) {
         let mut reader = ServerFrameReader(&retry[1 + 4..]);
         let length = reader.bytes(1)[0];

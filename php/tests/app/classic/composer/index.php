@@ -1,6 +1,6 @@
 <?php
 
-// A front controller like those of frameworks: an autoloader, and classes that do the work.
+// A front controller as frameworks have it: an autoloader, and classes that do the work.
 
 define('BEGAN', microtime(true));
 require __DIR__ . '/autoload.php';

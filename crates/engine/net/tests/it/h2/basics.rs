@@ -1,4 +1,4 @@
-//! Requests and their responses (RFC 9113 sections 3 and 8), which equal those of HTTP/1.1.
+//! Requests and their responses (RFC 9113 sections 3 and 8), which are the same as over HTTP/1.1.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

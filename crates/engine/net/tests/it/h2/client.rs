@@ -1,4 +1,4 @@
-//! A client that sends exactly the frames of a test (RFC 9113), and reads those of the server.
+//! A client that sends exactly the frames of a test (RFC 9113), and reads the frames of the server.
 //!
 //! It shares nothing with the code under test: it reads fields with another decoder.
 

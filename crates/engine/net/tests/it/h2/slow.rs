@@ -312,8 +312,8 @@ fn a_window_that_opens_by_a_few_bytes_does_not_hold_its_stream() {
         send_rate: 1000,
         ..Limits::default()
     };
-    // A body in memory, and one that is produced while it is sent; by the window of the stream, and by that of the
-    // connection.
+    // A body in memory, and one that is produced while it is sent; limited by the window of the stream, and by the
+    // window of the connection.
     for window in [10, 1 << 20] {
         let server =
             Server::with_limits(limits.clone(), service(|_| ok(body_bytes(100_000)).into()));

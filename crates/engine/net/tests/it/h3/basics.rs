@@ -1,4 +1,4 @@
-//! Requests and their responses, which equal those of HTTP/1.1 and HTTP/2.
+//! Requests and their responses, which are the same as over HTTP/1.1 and HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::{H3Request, H3Server};
 use crate::harness::{PATIENCE, collector, ok, paths, service};
 
-/// Around the limit up to which chunks are copied, that of unread bodies and of chunks, and beyond windows.
+/// Around the limits of copied chunks, of unread bodies and of chunks, and beyond windows.
 const SIZES: [usize; 13] = [
     0, 1, 1023, 1024, 1025, 16_384, 65_535, 65_536, 65_537, 131_072, 262_145, 1_000_000, 10_000_000,
 ];

@@ -87,7 +87,7 @@ pub(crate) struct H3ClientOptions {
     pub(crate) tls: QuicClientTls,
     pub(crate) quic: QuicSettings,
     pub(crate) name: &'static str,
-    /// Whether the control stream and those of QPACK are opened.
+    /// Whether the control stream and the QPACK streams are opened.
     pub(crate) opens_streams: bool,
     /// Whether the control stream of the server is read.
     pub(crate) reads_settings: bool,

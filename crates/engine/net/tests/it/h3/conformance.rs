@@ -318,7 +318,7 @@ fn invalid_priority_updates_close_the_connection() {
     assert_closed_after(cases, true);
 }
 
-/// RFC 9114 section 6.2.1: a client must not ask the server to stop its control stream, or those of QPACK.
+/// RFC 9114 section 6.2.1: a client must not ask the server to stop its control stream or its QPACK streams.
 #[test]
 fn stopping_a_critical_stream_closes_the_connection() {
     let server = H3Server::start(collector());

@@ -14,7 +14,7 @@ use super::{H3Client, H3ClientOptions, H3Request, H3Server};
 use crate::harness::{Server, ok, plan, service};
 use crate::tls::{client_of, site, tls_listener};
 
-/// Passes datagrams between a client and a server, and keeps those of the client.
+/// Passes datagrams between a client and a server, and keeps the datagrams of the client.
 struct RecordingRelay {
     address: SocketAddr,
     recorded: Arc<Mutex<Vec<Vec<u8>>>>,

@@ -198,7 +198,7 @@ fn path_challenges_get_no_more_packets_than_they_came_in() {
     assert_serves(&server);
 }
 
-/// CVE-2026-40460: packets of a download from another address, which is that of a victim.
+/// CVE-2026-40460: packets of a download come from another address, the address of a victim.
 #[test]
 fn a_new_address_gets_few_datagrams_until_it_is_validated() {
     let server = large(16 << 20);
@@ -641,7 +641,7 @@ fn stateless_resets_of_strangers_are_ignored() {
         let mut reset = vec![0x40];
         reset.extend(&client.destination);
         reset.resize(reset.len() + 20, 7);
-        // That of the connection ID 1 ends in one other byte.
+        // The token of the connection ID 1 ends in one other byte.
         for token in [
             [0; 16],
             [255; 16],

@@ -5,7 +5,7 @@ use apus_testkit::quic::{RawQuicClient, RawQuicOptions};
 
 use super::H3Server;
 
-/// The streams of a client that opens its control stream first, then those of QPACK.
+/// The streams of a client that opens its control stream first, then its QPACK streams.
 pub(super) const CONTROL: u64 = 2;
 pub(super) const ENCODER: u64 = 6;
 pub(super) const DECODER: u64 = 10;

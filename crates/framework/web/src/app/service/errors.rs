@@ -1,4 +1,4 @@
-//! The rules for the errors of a request: those of the application, or of the group that the path is in.
+//! The rules for the errors of a request, which the application sets, or the group that the path is in.
 
 use apus_handler::rendering::{ErrorRules, Rendering};
 use apus_http::{Method, Request, Response, ResponseFuture};
@@ -6,13 +6,13 @@ use apus_http::{Method, Request, Response, ResponseFuture};
 use super::{AppService, RouteTarget, RouteTargetKind, is_under};
 
 impl AppService {
-    /// The rules of a group for errors; those of the application have the number 0.
+    /// The rules of a group for errors; the application has the number 0.
     pub(in crate::app) fn errors_of(&self, group: usize) -> &ErrorRules {
         let group = self.groups.get(group);
         group.map_or(&self.no_rules, |group| &group.scope.errors)
     }
 
-    /// The rules for the errors of layers around the application: those of the group that the path is in.
+    /// The rules for the errors of layers around the application, which the group that the path is in sets.
     pub(in crate::app) fn errors_of_request(&self, request: &Request) -> &ErrorRules {
         if !self.has_group_errors {
             return self.errors_of(0);
@@ -58,7 +58,7 @@ impl AppService {
             let mut paths = host.group_paths.iter();
             paths.find(|(prefix, _)| is_under(path, prefix))
         });
-        // Of two paths of one length, that of the host counts.
+        // Of two paths of one length, the path of the host counts.
         let around = paths.reduce(|one, other| {
             if one.0.len() < other.0.len() {
                 other

@@ -68,7 +68,7 @@ pub(crate) struct RouteTarget {
     /// The host that the request names, if it has routes of its own.
     named_host: Option<usize>,
     what: RouteTargetKind,
-    /// The path in normal form, if it is another than that of the request.
+    /// The path in normal form, if the path of the request is not.
     decoded: Option<String>,
 }
 
@@ -403,7 +403,7 @@ impl AppService {
         }
     }
 
-    /// The layers around a target, inside those of the application.
+    /// The layers around a target, inside the layers of the application.
     fn layers_of(&self, target: &RouteTarget) -> &[Arc<dyn AnyMiddleware>] {
         if let RouteTargetKind::Endpoint(route, endpoint, _) = target.what {
             let host = self.hosts.get(target.host);
@@ -588,7 +588,8 @@ impl MountService {
 }
 
 impl MountService {
-    /// The rest of a path behind that of the mount, in the encoding of the client: a proxy forwards it as it was sent.
+    /// The rest of a path behind the path of the mount, in the encoding of the client: a proxy forwards it as it was
+    /// sent.
     fn encoded_rest(&self, request: &Request) -> Option<String> {
         let rest_of = |encoded| {
             let rest = path::strip_decoded_prefix(encoded, self.path.as_bytes())?;

@@ -216,7 +216,7 @@ fn compile_errors_are_clear_and_at_the_right_place() {
         // What is missing in an extractor is told once, and not again for the attribute.
         if file.ends_with("no_derive.rs") {
             let told = source.lines().filter(|line| line.contains("//~ ")).count();
-            // Those of functions that are added by calls are two for one argument and response, `Valid` needs two traits, and the
+            // Functions that are added by calls have two errors for one argument and response, `Valid` needs two traits, and the
             // closure that calls the function of a WebSocket is no handler.
             let rendered: Vec<_> = errors.iter().map(|error| &error["rendered"]).collect();
             assert!(errors.len() <= told + 4, "{told}\n{rendered:#?}");

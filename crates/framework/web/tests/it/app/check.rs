@@ -122,7 +122,7 @@ fn a_state_and_templates_that_are_missing_are_found() {
         told.contains("takes a Renderer") && told.contains("no Templates"),
         "{told}"
     );
-    // The state of a group is not that of the application around it.
+    // The application around a group does not have the group's state.
     let told = mistake(
         App::new()
             .get("/", number)

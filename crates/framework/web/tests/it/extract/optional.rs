@@ -84,7 +84,7 @@ macro_rules! extractors {
     };
 }
 
-// The names are those of the types that implement `FromRequestHead` and `AsyncExtractor`.
+// The names of the types that implement `FromRequestHead` and `AsyncExtractor`.
 extractors! {
     "BasicUser": BasicUser, Lacking;
     "Claims": Claims<u8>, Lacking;
@@ -157,7 +157,7 @@ fn complete() -> App {
 
 #[test]
 fn every_argument_of_the_head_can_be_optional_or_a_result() {
-    // The mistakes that `check` finds are those of `CurrentUser`, which has to have what it is made of.
+    // `check` finds only mistakes of `CurrentUser`, which has to have what it is made of.
     let mistakes = bare().check().unwrap_err().to_string();
     let of_user = mistakes.matches("State<u8>").count();
     assert!(of_user > 0, "{mistakes}");
@@ -254,7 +254,7 @@ fn every_argument_that_reads_the_body_can_be_optional_or_a_result() {
         };
     }
 
-    // The names are those of the types that implement `FromRequest`.
+    // The names of the types that implement `FromRequest`.
     let (app, extractors) = bodies! {
         "Body": Body, any, false;
         "Bytes": Bytes, long, true;

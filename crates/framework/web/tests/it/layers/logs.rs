@@ -6,7 +6,7 @@ use apus::App;
 use apus::layers::RequestIds;
 use apus_testkit::logged;
 
-/// All lines of a request, also those of libraries, have its method, path, route and id.
+/// All lines of a request, including lines of libraries, have its method, path, route and id.
 #[test]
 fn the_lines_of_a_request_are_in_its_span() {
     async fn failing() -> apus::Result<()> {

@@ -80,7 +80,7 @@ fn pages_with_forms_make_no_session_for_visitors() {
     visitor.get("/done").send().assert_text("sent");
     visitor.get("/done").send().assert_text("");
     assert!(store.is_empty());
-    // The form is that of this visitor only.
+    // The form works for this visitor only.
     let other = TestClient::new(app(store.clone()));
     let token = visitor.get("/form").send().text();
     other.get("/form").send().assert_ok();
@@ -99,7 +99,7 @@ fn a_log_in_takes_over_what_the_cookie_of_the_visitor_has() {
     assert_eq!(visitor.cookie("session").unwrap().len(), 43);
     visitor.get("/done").send().assert_text("sent");
     visitor.get("/name").send().assert_text("Ada");
-    // The cookie of before is that of a visitor still.
+    // The earlier cookie still belongs to a visitor.
     visitor.set_cookie("session", &before);
     visitor.get("/name").send().assert_text("");
     // So is one that somebody else has signed, or changed.

@@ -48,7 +48,7 @@ const KEEP_ALIVE_PING: [u8; 8] = *b"alive\0\0\0";
 const SHUTDOWN_PING: [u8; 8] = *b"goodbye\0";
 const BANDWIDTH_PING: [u8; 8] = *b"sample\0\0";
 
-/// One end of a connection: it decodes the peer's messages and encodes those of this end.
+/// One end of a connection: it decodes the peer's messages and encodes the messages of this end.
 ///
 /// It owns no socket, no bodies and no clock. It has four kinds of methods:
 ///

@@ -9,8 +9,8 @@ use crate::field_compression::{
 
 /// Decodes the field blocks of one connection.
 ///
-/// Its memory is that of the dynamic table, which grows with its entries to at most two and a half times
-/// its size.
+/// The dynamic table is all its memory. It grows with its entries to at most two and a half times its
+/// size.
 #[derive(Debug)]
 pub struct HpackDecoder {
     table: DynamicTable,

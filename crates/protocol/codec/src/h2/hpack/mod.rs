@@ -1,8 +1,8 @@
 //! HPACK header compression (RFC 7541).
 //!
 //! An [`HpackDecoder`] decodes the field blocks of one direction of a connection, an [`HpackEncoder`] encodes
-//! those of the other direction. Each has to process every block of its direction, in order, because both
-//! ends keep the same dynamic table.
+//! the field blocks of the other direction. Each has to process every block of its direction, in order,
+//! because both ends keep the same dynamic table.
 
 mod decoder;
 mod encoder;

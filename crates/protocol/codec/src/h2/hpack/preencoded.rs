@@ -1,4 +1,4 @@
-//! Pre-encodes field sections that are sent repeatedly, such as those of a cached file.
+//! Pre-encodes field sections that are sent repeatedly, such as the header fields of a cached file.
 
 use std::ops::Range;
 

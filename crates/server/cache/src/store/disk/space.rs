@@ -63,7 +63,7 @@ impl Disk {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
         );
         if full && error.raw_os_error().is_none() {
-            // The limit of the configuration is reached, not that of the disk.
+            // The limit of the configuration is reached, not the capacity of the disk.
             self.counters.skipped.add(1);
             return;
         }

@@ -11,7 +11,7 @@ use super::encoding::RecordReader;
 /// The shortest piece, and the number of bytes that are read at once for verification.
 const MIN_PIECE_BYTES: u64 = 64 << 10;
 
-/// The most pieces of a body, approximately; those of a longer body are longer.
+/// The most pieces of a body, approximately; a longer body has longer pieces.
 const MAX_PIECES: u64 = 4096;
 
 /// The bytes of a record for each piece.

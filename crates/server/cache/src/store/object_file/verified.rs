@@ -123,7 +123,7 @@ impl VerifiedRanges {
         WakerList::from(ended.map_or_else(Vec::new, |at| self.running.swap_remove(at).readers))
     }
 
-    /// Whether the ranges are those of `version`, and count as verified.
+    /// Whether the ranges belong to `version`, and still count as verified.
     fn hold(&self, version: FileVersion, now: Instant) -> bool {
         self.since.is_some_and(|(verified, since)| {
             // The first attempt compared the time only, and sent an altered file.

@@ -219,7 +219,7 @@ fn section_4_2_3_calculates_the_age() {
         age_of(&TestResponse::with(200, &lines("0")).received(5), 8),
         (8, at(60))
     );
-    // `response_delay` counts, because the age may be that of the start.
+    // `response_delay` counts, because the age may have been computed when the response began.
     let slow = TestResponse {
         requested: at(-4),
         ..TestResponse::with(200, &lines("7"))
@@ -293,7 +293,7 @@ fn uses_configured_lifetimes() {
             at(seconds)
         );
         assert_eq!(until(&rules, status, &[("date", &long_ago)]), at(seconds));
-        // With a longer or a shorter lifetime than that of the origin.
+        // With a longer or a shorter lifetime than the origin gives.
         let lines = [("cache-control", "max-age=60")];
         assert_eq!(until(&rules, status, &lines), at(60));
         assert_eq!(until(&overriding, status, &lines), at(seconds));

@@ -185,7 +185,7 @@ fn ok(lines: Lines<'_>) -> StoredResponse {
     try_ok(lines).unwrap_or_else(|refusal| panic!("{lines:?}: {refusal}"))
 }
 
-/// Decides on its reuse for a plain request, so many seconds after [`NOW`].
+/// Decides on its reuse for a plain request, `seconds` after [`NOW`].
 fn reuse_at(stored: &StoredResponse, seconds: i64) -> ReuseDecision {
     let request = TestRequest::with(&[]);
     let rules = CacheRules::default();
@@ -196,7 +196,7 @@ fn is_fresh(stored: &StoredResponse, seconds: i64) -> bool {
     matches!(reuse_at(stored, seconds), ReuseDecision::Fresh { .. })
 }
 
-/// Checks that it is fresh until so many seconds after [`NOW`].
+/// Checks that it is fresh until this number of seconds after [`NOW`].
 #[track_caller]
 fn assert_fresh_until(stored: &StoredResponse, seconds: i64, context: &dyn std::fmt::Debug) {
     let until = stored.fresh_until();

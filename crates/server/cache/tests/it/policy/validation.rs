@@ -223,7 +223,7 @@ fn a_304_without_date_is_as_new_as_it_came() {
     let newer = freshened(&stored, &[]);
     assert_eq!(newer.headers().get_str("date"), Some(date(100).as_str()));
     assert_eq!(newer.age(at(100)), 0);
-    // The age of the 304 counts, and not that of the older response.
+    // The age of the 304 counts, and not the age of the older response.
     assert_eq!(freshened(&stored, &[("age", "7")]).age(at(100)), 7);
     let aged = ok(&[("age", "50"), FRESH, ("etag", "\"x\"")]);
     assert_eq!(freshened(&aged, &[]).age(at(100)), 0);

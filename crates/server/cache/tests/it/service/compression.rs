@@ -264,7 +264,7 @@ fn head_206_and_304_of_a_stored_response_vary_as_its_200() {
                 let name = format!("{length} {kind} {accept}");
                 let request = |method: &str| ask(method, "/").with("accept-encoding", accept);
                 let expected = varies.then_some("accept-encoding");
-                // A long form is made on another thread: the length that GET has then is that of the form.
+                // A long form is made on another thread: GET has the length of that form then.
                 let get = loop {
                     let service = site.workers[0].clone();
                     let mut response = service.call(request("GET").request()).wait().await;

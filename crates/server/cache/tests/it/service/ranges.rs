@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use apus_testkit::{Reply, RequestBuilder, ask, block_on, cases, get};
 
-/// Bytes that differ from those near and far, and from those of other versions.
+/// Bytes that differ from the bytes near and far, and from the same bytes of other versions.
 fn bytes_of(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8) as u8;
     range.map(|at| byte(at + (version << 40))).collect()

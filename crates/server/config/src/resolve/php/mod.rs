@@ -166,7 +166,7 @@ impl PhpResolver<'_> {
         })
     }
 
-    /// The keys of the location, and those of the site that it does not give.
+    /// The keys of the location, and the site's keys that the location does not give.
     fn keys(&self, reader: &mut ConfigReader<'_>) -> Option<keys::Fastcgi> {
         let (own, site) = match (self.own, self.site_keys) {
             (None, None) => return keys::Fastcgi::absent(&self.servers.span, reader),
@@ -295,7 +295,7 @@ impl PhpResolver<'_> {
     }
 
     /// Reports keys about FastCGI servers that have no effect with a program; `None` if there are
-    /// any. Those of a site have an effect if a location uses PHP elsewhere.
+    /// any. A site's keys have an effect if a location uses PHP elsewhere.
     fn report_unused(&self, reader: &mut ConfigReader<'_>) -> Option<()> {
         let is_server = |server: &Setting<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
         let mut locations = self.site.locations.0.iter();
@@ -484,7 +484,7 @@ fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &SourceSpan)> {
     .collect()
 }
 
-/// The key of the location, or that of the site.
+/// The key of the location, or else of the site.
 fn either<T: Clone>(own: &Option<Setting<T>>, site: &Option<Setting<T>>) -> Option<Setting<T>> {
     own.as_ref().or(site.as_ref()).cloned()
 }

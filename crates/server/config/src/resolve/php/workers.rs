@@ -190,7 +190,7 @@ fn own(program: &Path, workers: &Workers, reader: &mut ConfigReader<'_>) -> PhpC
     }
 }
 
-/// The default folder. It is not that of the control socket, which other users cannot enter,
+/// The default folder. It is not the folder of the control socket, which other users cannot enter,
 /// because PHP may run as another user.
 fn default_folder() -> PathBuf {
     let user = geteuid();

@@ -86,8 +86,8 @@ impl<'a> SiteResolver<'a> {
         })
     }
 
-    /// The handler and the settings of the site itself. The preset's field changes come before those of
-    /// the site, its rewrites after them.
+    /// The handler and the settings of the site itself. The preset's field changes come before the
+    /// changes of the site, its rewrites after the site's.
     fn site(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -491,7 +491,7 @@ impl<'a> SiteResolver<'a> {
 }
 
 impl SiteResolver<'_> {
-    /// Adds the layers of the site, or those of a location that has some of its own.
+    /// Adds the layers of the site, or the layers of a location that has some.
     fn layers(
         &self,
         own: &raw::LocationKeys,

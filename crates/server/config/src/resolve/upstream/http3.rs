@@ -9,7 +9,7 @@ use crate::keys::ConfigReader;
 use crate::raw::upstream::{Protocol, Upstream};
 use crate::source::Setting;
 
-/// Checks a group whose protocol is HTTP/3. `tls` is that of its nodes.
+/// Checks a group whose protocol is HTTP/3. `tls` has the TLS settings of its nodes.
 pub(super) fn check(
     raw: &Setting<Upstream>,
     tls: &[Option<ClientTlsSettings>],
@@ -25,7 +25,7 @@ pub(super) fn check(
         Finding::error(
             &node.span,
             "HTTP/3 has no Unix sockets",
-            "expected a host and a port, which is that of UDP",
+            "expected a host and a UDP port",
         )
     } else if tls.iter().any(Option::is_none) {
         Finding::error(
@@ -43,7 +43,7 @@ pub(super) fn check(
         Finding::error(
             &raw.tls_timeout.span,
             "`tls_timeout` has no effect",
-            "the handshake of QUIC includes that of TLS",
+            "the handshake of QUIC includes the TLS handshake",
         )
         .help("`connect_timeout` limits both")
     } else {

@@ -1,4 +1,4 @@
-//! Groups of origins: those that a site defines, and those of URLs.
+//! Groups of origins, which a site defines or a URL names.
 
 mod health;
 mod http3;
@@ -82,7 +82,7 @@ pub(super) struct GroupReference {
 
 /// A group of FastCGI servers, by the keys of a table `fastcgi`.
 pub(super) struct FastcgiGroup<'a> {
-    /// The suffix of its name, if it is not that of the site itself.
+    /// The suffix of its name; empty for the site itself.
     pub(super) suffix: String,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) pool_size: usize,

@@ -16,8 +16,8 @@ use apus_http::{
     Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
 };
 
-/// A service of handlers with layers around all of them. It is a [`Chain`] as that of an application: layers know the route
-/// and its parameters.
+/// A service of handlers with layers around all of them. It is a [`Chain`], as an application has one: layers know the
+/// route and its parameters.
 #[derive(Clone)]
 pub(crate) struct Routes {
     layers: Vec<Arc<dyn AnyMiddleware>>,

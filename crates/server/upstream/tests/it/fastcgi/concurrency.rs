@@ -51,7 +51,7 @@ fn spawn_numbered(group: &Rc<WorkerGroup>, number: u8) -> JoinHandle<()> {
     spawn_local(async move { get_numbered(&group, number).await.unwrap() })
 }
 
-/// Connections that a load may open although as many as are served are open: those of probes.
+/// Connections that a load may open for probes, although it has as many open as are served.
 const PROBES: usize = 10;
 
 #[test]
@@ -160,7 +160,7 @@ fn probes_while_all_processes_are_busy_for_long() {
     });
 }
 
-/// How many requests may overtake that of a probe.
+/// How many requests may overtake the request of a probe.
 const PROBE_DELAY: u8 = 5;
 
 #[test]

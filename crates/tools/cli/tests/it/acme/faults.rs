@@ -215,7 +215,7 @@ fn after_three_failures_orders_are_tried_at_a_staging_directory_first() {
         let text = text.replace("\"pebble/root.pem\"", "\"roots.pem\"");
         test.home.write("apus.toml", text);
     };
-    // The authorities look at other ports than those of the server.
+    // The authorities look at other ports than the server has.
     configure((free_port(), free_port()));
     let _apus = test.serve();
     wait_until("the failure", || test.list().contains("1 attempts failed"));

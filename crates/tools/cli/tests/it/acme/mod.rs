@@ -421,7 +421,7 @@ fn an_authority_that_cannot_be_reached_is_told_and_asked_again() {
 fn a_name_that_points_elsewhere_is_told_in_the_words_of_the_authority() {
     let test = CertificateTest::new(PebbleOptions::default());
     let elsewhere = (free_port(), free_port());
-    // The authority looks at other ports than those of the server.
+    // The authority looks at other ports than the server has.
     test.configure_as("apus.toml", elsewhere, "", "\"shop.example.com\"", "");
     let _apus = test.serve();
     wait_until("the failure", || test.list().contains("1 attempts failed"));

@@ -88,7 +88,7 @@ fn a_flood_of_lines_that_clients_cause_is_limited_and_counted() {
         let mut socket = connect(apus.address());
         let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         socket.write_all(request.as_bytes()).unwrap();
-        // The end is that of the body.
+        // The end of the body is the end of the connection.
         let _ = std::io::copy(&mut socket, &mut std::io::sink());
     }
     let withheld = |log: &str| -> u64 {

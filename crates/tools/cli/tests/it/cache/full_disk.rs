@@ -10,7 +10,7 @@ use crate::proxy::{Configuration, Front};
 fn serve(configuration: Configuration) -> (Front, Disk) {
     let home = Home::new();
     let disk = PreparedDisk::new(&home, "16m", false);
-    // In the user namespace the server is root, so its default control socket would be that of root.
+    // In the user namespace the server is root, so it would use the default control socket of root.
     let configuration = configuration
         .global("cache = { dir = \"disk/cache\", size = 512 }")
         .global("control_socket = \"apus.sock\"");

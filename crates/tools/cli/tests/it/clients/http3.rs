@@ -114,7 +114,7 @@ fn aioquic_opens_resumes_and_moves_connections() {
     check(aioquic(), port, &home, &checks);
 }
 
-/// RFC 9369, and RFC 9368. Its updates of keys are those of version 1.
+/// RFC 9369, and RFC 9368. aioquic updates keys as in version 1.
 #[test]
 fn aioquic_speaks_version_2() {
     let home = Home::new();
@@ -175,7 +175,7 @@ fn quic_go_opens_resumes_and_moves_connections() {
     check(quic_go(), port, &home, &checks);
 }
 
-/// RFC 9369. Its updates of keys, after a hundred packets, are those of version 1.
+/// RFC 9369. quic-go updates keys as in version 1, after a hundred packets.
 #[test]
 fn quic_go_speaks_version_2() {
     let home = Home::new();

@@ -351,7 +351,7 @@ fn bench_runs_scenarios_of_a_file() {
         "{text}"
     );
     home.expect(&[&over_http1[..], &["--http2"]].concat(), 0);
-    // Without a URL, that of the file counts, where nobody listens.
+    // Without a URL, the URL of the file counts, where nobody listens.
     let (_, errors) = home.expect(&["bench", "--scenario", "load.toml"], 1);
     assert!(errors.contains("connection refused"), "{errors}");
     for misuse in [

@@ -691,7 +691,7 @@ fn the_help_describes_the_sources_of_the_crate() {
         "--path",
         "--git",
         "--version-req",
-        "that of this apus",
+        "the version of this apus",
     ] {
         assert!(help.contains(text), "{text} is missing:\n{help}");
     }

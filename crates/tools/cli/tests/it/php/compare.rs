@@ -23,7 +23,7 @@ const FILE_FIELDS: [&str; 3] = ["cache-control", "content-type", "etag"];
 /// Parts of lines that contain the current time, in DokuWiki and in WordPress.
 const TIME_MARKERS: [&str; 2] = ["/lib/exe/taskrunner.php?", "var userSettings = "];
 
-/// Sends a request to both servers, asserts that the responses are the same, and returns that of `one`.
+/// Sends a request to both servers, asserts that the responses are the same, and returns the response of `one`.
 pub(super) fn assert_same_response(
     visitor: &Visitor,
     one: &Server,

@@ -213,7 +213,7 @@ fn form(parts: &[(&str, &str)]) -> Vec<u8> {
 
 const FORM: &str = "multipart/form-data; boundary=bb";
 
-/// Sends requests to all doors at once, and notes each response that is not that of nginx, where `is_compared`.
+/// Sends requests to all doors at once, and notes each response that differs from nginx's, where `is_compared`.
 fn compare(doors: &Doors, requests: &[Vec<u8>], is_compared: impl Fn(Door, &[u8]) -> bool) {
     let all = thread::scope(|scope| {
         let running = doors.all.iter().map(|(_, name, address)| {
@@ -383,7 +383,7 @@ fn a_buffer_of_php_ini_is_there_for_ob_end_clean_before_a_download(doors: &Doors
     let requests = paths.map(get).into_iter();
     let posted = paths.map(|path| post(path, "text/plain", "x")).into_iter();
     let requests: Vec<_> = requests.chain(posted).collect();
-    // Without replaced functions, the buffer of the runtime counts as that of php.ini, and is there again.
+    // Without replaced functions, the buffer of the runtime counts as the buffer of php.ini, and is there again.
     let loops: [&[u8]; 4] = [
         b" /download-loop ",
         b" /get-clean ",

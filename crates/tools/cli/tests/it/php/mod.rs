@@ -1,5 +1,5 @@
-//! PHP applications behind the binary: those of Debian's packages are installed and used over HTTP,
-//! and their responses are compared with those of nginx in front of the same PHP-FPM.
+//! PHP applications of Debian's packages behind the binary: they are installed and used over HTTP,
+//! and their responses are compared with the responses of nginx in front of the same PHP-FPM.
 
 mod body_sizes;
 mod browser;

@@ -113,7 +113,7 @@ fn retries_stay_within_their_budget() {
         let reply = front.get("/");
         assert_eq!((reply.status, reply.text()), (503, "full".into()));
     }
-    // The budget is a fifth of the requests, ten per second, and initially those of ten seconds.
+    // The budget is a fifth of the requests, ten per second, and at first the amount of ten seconds at once.
     let seconds = start.elapsed().as_secs() as usize + 1;
     let requests: usize = origins
         .iter()

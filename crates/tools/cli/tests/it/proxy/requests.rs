@@ -377,8 +377,8 @@ fn targets(received: &str) -> Vec<String> {
         .collect()
 }
 
-/// The request targets that an origin received since it had received those of `before`, in any order: each connection is
-/// recorded for itself.
+/// The request targets that an origin received after the targets in `before`, in any order: each connection is recorded
+/// for itself.
 fn targets_since(origin: &ScriptedOrigin, before: &[String]) -> Vec<String> {
     let mut all = targets(&origin.received());
     for target in before {

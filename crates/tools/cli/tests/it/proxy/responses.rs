@@ -623,7 +623,7 @@ fn the_limits_of_a_head_of_an_origin_are_keys() {
         let direct = Configuration::of([origin.address()]).group("response_header_fields = 10");
         assert_eq!(direct.serve().get("/").status, status, "{count}");
     }
-    // The fields of the server between are `content-length`, `date` and `server`, beside those of the origin.
+    // The fields of the server between are `content-length`, `date` and `server`, beside the fields of the origin.
     for (count, status) in [(7, 200), (8, 502)] {
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{}\r\n",

@@ -91,7 +91,7 @@ fn status_for(home: &Home, client: &IssuedCertificate, port: u16) -> Option<Stri
 #[test]
 fn authorities_of_clients_and_what_they_revoked_are_used_when_their_files_have_changed() {
     let home = Home::new();
-    // A list is that of all authorities with the same name.
+    // A revocation list applies to all authorities with the same name.
     let [authority, other] = ["One", "Other"].map(CertificateAuthority::named);
     let (alice, bob) = (authority.ecdsa(&["alice"]), authority.ecdsa(&["bob"]));
     let carol = other.ecdsa(&["carol"]);

@@ -109,7 +109,7 @@ fn sessions_end_with_the_server_if_their_secrets_are_not_stored() {
     for version in VERSIONS {
         assert!(!test.resumes(version, port), "{version}");
     }
-    // That of HTTP/3 is no secret of tickets.
+    // The secret of HTTP/3 is no secret of tickets.
     assert!(!test.home.path("acme/tickets/secrets.json").exists());
 }
 

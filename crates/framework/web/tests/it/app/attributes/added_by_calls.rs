@@ -1,4 +1,4 @@
-//! Handlers that are added by `App::get` and the like, without an attribute.
+//! Handlers that are added by `App::get` and the other methods, without an attribute.
 
 use apus::{App, Json, Next, Path, Request, Valid};
 
