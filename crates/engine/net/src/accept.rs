@@ -140,6 +140,7 @@ impl AcceptSocket {
 }
 
 fn accepted_tcp(socket: TcpStream, peer: SocketAddr, local: Option<Peer>) -> AcceptedSocket {
+    // A system call for each connection, which a socket that listens on a single address saves.
     let local = local.unwrap_or_else(|| {
         let local = socket.local_addr();
         local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))

@@ -5,6 +5,7 @@ use apus_http::Headers;
 use crate::worker::WorkerListener;
 
 /// How long clients remember the offer, in seconds.
+// The default of RFC 7838 section 3.1.
 const MAX_AGE: u32 = 86_400;
 
 /// The port of `https` (RFC 9110 section 4.2.2).

@@ -195,6 +195,8 @@ impl SlotState {
             ConnectionWait::Kept { since } => (WaitStage::Kept, since),
             ConnectionWait::Head { since } => (WaitStage::Head, since),
         };
+        // HTTP/2 and HTTP/3 report a wait after each poll. One that goes on keeps its place in the order of eviction:
+        // a client could otherwise stay by sending frames that ask for nothing.
         if (self.stage.get(), self.idle_since.get()) != (stage, since) {
             self.set_waiting(stage, since);
         }
@@ -234,6 +236,7 @@ impl SlotState {
     /// Clears an expired deadline, so that the connection can still send a response or an alert.
     pub(crate) fn renew(&self) {
         self.expired.set(false);
+        // The sweep leaves expired slots out of `earliest`, so the deadline has to be entered again.
         self.set_deadline(self.deadline.get());
     }
 
@@ -385,6 +388,8 @@ impl ConnectionTable {
         let mut earliest = NEVER;
         for slot in self.slots.borrow().iter().flatten() {
             match slot.deadline.get() {
+                // Its task is woken already. Its deadline is over, and as the earliest one it would cause a sweep at
+                // each tick.
                 _ if slot.expired.get() => {}
                 deadline if deadline <= now => slot.expire(),
                 deadline => earliest = earliest.min(deadline),
@@ -477,6 +482,8 @@ impl ConnectionCount {
         let entered = ConnectionPermit(Arc::clone(self));
         // The only count that workers share, once for each connection and not for each request. Relaxed: nothing else
         // is ordered by it.
+        // Counted first, and taken back by the drop of the permit: between a look and the count, other workers could
+        // pass the limit.
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (before < most || most == 0).then_some(entered)
     }

@@ -82,6 +82,7 @@ impl EmbeddedWorker {
         let plan = Arc::new(plan);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            // As for other workers: threads for cold files and compression must not take the time of the program.
             .max_blocking_threads(8)
             .build()
             .map_err(EngineStartError::worker)?;

@@ -371,6 +371,8 @@ fn wait_for_all(waiting: Vec<PlanReceipt>) -> Result<(), EngineStartError> {
 /// Waits for a worker, even on a thread that runs a runtime of its own: workers reply within moments, and
 /// nothing else happens while a plan changes.
 fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
+    // `blocking_recv` panics on a thread that runs a runtime, from which a program may start or reload its server:
+    // another thread waits in its place.
     thread::scope(|scope| {
         scope
             .spawn(|| done.blocking_recv().ok())
@@ -497,12 +499,15 @@ fn spawn(
 fn replace(shared: &Arc<EngineShared>, index: usize) {
     let mut state = shared.lock();
     if state.stopping {
+        // `stop` waits until each worker has ended: one that dies meanwhile counts, or it would wait for ever.
         shared.ended.send_modify(|ended| *ended += 1);
         return;
     }
     // The new worker gets the sockets of the worker that died: they were never closed, so the clients in their queues
     // are served by the new one.
     let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
+    // UDP sockets end with the QUIC endpoint that owns them: what they still hold is encrypted with keys that are
+    // lost.
     let quic = state
         .http3
         .of_replaced_worker(&plan, shared.binder.as_deref());

@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use crate::plan::ListenAddress;
 
 /// The most connections that wait in the kernel to be accepted; the system may allow fewer.
+// The default of net.core.somaxconn since Linux 5.4, to which the kernel cuts larger numbers.
 const BACKLOG: i32 = 4096;
 
 /// The first descriptor that systemd passes.
@@ -152,6 +153,8 @@ impl BoundAddress {
             ListenAddress::Unix { path, .. } => {
                 let listener = unix_listener(address, binder)?;
                 bound.file = Some(Arc::new(SocketFile(path.clone())));
+                // The kernel does not spread clients over several sockets at one path, as `SO_REUSEPORT` does for
+                // ports: all workers accept from one.
                 bound.share(BoundSocket::Unix(listener), workers)?;
             }
             ListenAddress::Inherited { name } => {

@@ -123,6 +123,8 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
             command = commands.recv() => match command {
                 Some(WorkerCommand::Run { plan, sockets, done }) => {
                     let result = take_over(&worker, &mut accepting, &plan, sockets);
+                    // On a task: a listener that is removed waits for clients in the middle of their TCP handshake,
+                    // and this loop has to tick meanwhile.
                     tokio::task::spawn_local(async move {
                         let _ = done.send(finish(result).await);
                     });

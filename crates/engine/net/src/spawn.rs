@@ -83,6 +83,8 @@ pub fn fork(kept: OwnedFd, child: impl FnOnce(OwnedFd)) -> io::Result<()> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let number = kept.as_raw_fd();
+            // A listening socket or a lock that the child has a descriptor of stays taken after the parent has closed
+            // it.
             for (first, last) in [
                 (FIRST_DESCRIPTOR, number.saturating_sub(1)),
                 (number.saturating_add(1).max(FIRST_DESCRIPTOR), i32::MAX),

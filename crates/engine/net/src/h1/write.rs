@@ -268,6 +268,8 @@ impl Http1Connection<'_> {
             };
             let moved = match moved {
                 Ok(0) => {
+                    // The client was promised the old length: only the end of the connection tells it that the rest
+                    // is missing.
                     tracing::warn!("a file became shorter while it was sent");
                     return Err(BodySendError::Source { sent });
                 }

@@ -180,6 +180,8 @@ impl StreamProtocol for Http2Protocol {
 
     fn reset(&mut self, stream: StreamKey, why: ResetReason) {
         let code = match why {
+            // With this code, and after a complete response only, a client does not discard the response (RFC 9113
+            // section 8.1).
             ResetReason::Complete => ErrorCode::NO_ERROR,
             ResetReason::Failed => ErrorCode::INTERNAL_ERROR,
             ResetReason::Stalled => ErrorCode::CANCEL,

@@ -183,6 +183,8 @@ impl Http2Connection<'_> {
             tracing::debug!(peer = %self.streams.info.peer, "a frame or field section came too slowly");
             self.go_away(ErrorCode::ENHANCE_YOUR_CALM, Http2End::Linger);
         } else if self.idle_deadline(open) <= now && !self.ending {
+            // A request may be on its way: the client learns by the last stream of the GOAWAY whether it was
+            // processed, and may send it again if not (RFC 9113 section 6.8).
             self.shut_down();
         } else if self.idle_deadline(open) <= now {
             if self.timers.partial_since != NEVER {

@@ -156,6 +156,8 @@ impl Http3Connection<'_> {
         if *reason == QuicCloseReason::Evicted {
             self.worker.counters.evicted.add(1);
         }
+        // 0 is no error code of HTTP/3 (RFC 9114 section 8.1), but libraries such as quinn close with it when a program
+        // drops its connection.
         let is_content = matches!(
             reason,
             QuicCloseReason::Application { code, .. }

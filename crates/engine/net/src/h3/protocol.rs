@@ -167,6 +167,8 @@ impl StreamProtocol for Http3Protocol {
 
     fn reset(&mut self, stream: StreamKey, why: ResetReason) {
         let code = match why {
+            // With this code, and after a complete response only, a client does not discard the response (RFC 9114
+            // section 4.1).
             ResetReason::Complete => H3ErrorCode::NO_ERROR,
             ResetReason::Failed => H3ErrorCode::INTERNAL_ERROR,
             ResetReason::Stalled => H3ErrorCode::REQUEST_CANCELLED,

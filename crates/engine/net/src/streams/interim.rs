@@ -27,6 +27,8 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             else {
                 continue;
             };
+            // An origin may send a 100 as well as this server: the client gets one, and only if it waits for it (RFC
+            // 9110 section 10.1.1).
             if status == StatusCode::CONTINUE && !self.take_expectation(key) {
                 continue;
             }

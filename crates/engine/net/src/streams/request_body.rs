@@ -58,6 +58,8 @@ impl StreamRequestBody {
             sender,
             expects_continue: false,
             for_tunnel: Some(receiver),
+            // Both ends of a tunnel may be silent for long, as a WebSocket between two messages is: what runs the
+            // tunnel limits that.
             timed: false,
             failed: false,
             received: 0,

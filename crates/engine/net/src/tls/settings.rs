@@ -301,6 +301,7 @@ impl TlsSettings {
         for site in sites {
             let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS, secrets)?);
             let has_certificate = ready.config.is_some();
+            // Not a site that waits for its first certificate: it could only refuse the clients of all unknown names.
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite && has_certificate {
                 settings.unknown = Some(Arc::clone(&ready));
             }

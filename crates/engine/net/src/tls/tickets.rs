@@ -125,6 +125,8 @@ impl ProducesTickets for SiteTickets {
         // The newest that is active: the machines that share the secrets all have it by then, and decrypt each other's
         // tickets.
         let secret = active.max_by_key(|secret| secret.active_from)?;
+        // Random, because machines that share the key cannot count together. A key is used for hours; it may encrypt
+        // 2^32 texts with random nonces of 96 bits (NIST SP 800-38D section 8.3).
         let nonce = random_bytes::<NONCE_LEN>().ok()?;
         let mut text = plain.to_vec();
         secret
