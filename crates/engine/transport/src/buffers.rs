@@ -15,6 +15,7 @@ pub const BUFFER: usize = 64 * 1024;
 pub const PAGE: usize = 64 * 1024;
 
 /// The most free pages of a worker.
+// Half a megabyte for each worker. A batch of HTTP/2 takes two or three.
 const PAGES_KEPT: usize = 8;
 
 /// The most free buffers of a worker.

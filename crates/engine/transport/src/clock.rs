@@ -52,11 +52,13 @@ impl WorkerClock {
         let instant = Instant::now();
         NOW.set(Some(instant));
         let ticks = instant.duration_since(self.start).as_millis() / TICK.as_millis();
+        // `u32::MAX` stands for a tick that is never reached.
         self.ticks.set(u32::try_from(ticks).unwrap_or(u32::MAX - 1));
         let now = SystemTime::now();
         let second = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |elapsed| elapsed.as_secs());
+        // The text is made once a second, and not for each response.
         if self.second.replace(second) != second {
             let text = http_date_text(now);
             if let Ok(date) = <[u8; 29]>::try_from(text.as_bytes()) {

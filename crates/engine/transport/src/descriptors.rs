@@ -92,6 +92,7 @@ struct DescriptorBounds {
 
 impl DescriptorBounds {
     fn now() -> Option<Self> {
+        // Asked each time: `prlimit(1)` changes the limit of a process that runs.
         let limit = getrlimit(Resource::Nofile).current?;
         let without = |part: u64, kept: u64| limit.saturating_sub(limit / part + kept);
         let origins = without(4, 32).max(limit / 4);

@@ -105,6 +105,8 @@ impl InputBuffer {
             self.consume(consumed);
             return bytes;
         }
+        // What is behind the part is mostly nothing, or the beginning of the next message: it is copied, and the
+        // buffer goes with the part.
         let rest = unread.get(consumed..).unwrap_or_default().to_vec();
         let start = self.start;
         let whole = freeze(std::mem::replace(&mut self.buffer, rest));

@@ -28,6 +28,7 @@ where
     V: Clone + 'static,
 {
     let runtime = Handle::try_current().ok().map(|handle| handle.id());
+    // A list and no map: a worker has a handful of them.
     VALUES.with_borrow_mut(|owned| {
         let found = owned.iter().find_map(|entry| {
             // No later owner can have this address, because a `Weak` keeps the allocation.

@@ -99,6 +99,7 @@ impl StreamSocket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.poll_writable(cx, |socket| {
+            // With `MSG_MORE`, the head of a response and the beginning of its file leave in one packet.
             rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)
         })
     }

@@ -89,6 +89,7 @@ impl StreamWakers {
         }
         let capacity = shared.bits.len() * 64;
         for (word, bits) in shared.bits.iter().enumerate() {
+            // A load before the swap, which would take the cache line from threads that wake streams.
             if bits.load(Ordering::Relaxed) == 0 {
                 continue;
             }

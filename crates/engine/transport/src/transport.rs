@@ -35,6 +35,7 @@ impl Transport {
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Clear(socket) => socket.poll_readable(cx),
+            // Decrypted bytes may wait in TLS, of which the socket knows nothing.
             Self::Tls(_) => Poll::Ready(()),
         }
     }
@@ -179,6 +180,7 @@ impl Transport {
             Self::Tls(_) => return,
         };
         if let StreamSocket::Tcp(socket, _) = socket {
+            // With a linger time of zero, close(2) sends a reset and no FIN.
             let _ = socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
         }
     }

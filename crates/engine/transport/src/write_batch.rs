@@ -101,6 +101,7 @@ impl WriteBatch {
 
     /// A buffer of at most `most` bytes to read a file into, for [`Self::add_read`].
     pub fn room(&mut self, most: usize, buffers: &BufferPool) -> &mut [u8] {
+        // What is read becomes one chunk of one frame, so that the page has to hold all of it.
         let is_full = |page: &BatchPage| PAGE - page.filled < most.min(PAGE);
         if self.pages.last().is_none_or(is_full) {
             self.pages.push(BatchPage {
@@ -147,6 +148,7 @@ impl WriteBatch {
 
     /// Whether the batch was written in part.
     pub fn is_partial(&self) -> bool {
+        // A chunk stands behind the header of its frame, so that any write takes some of the batch's own bytes first.
         self.start.bytes > 0
     }
 

@@ -97,6 +97,8 @@ impl NodeCounters {
     /// Counts a request that is sent to the node.
     pub(crate) fn begin(&self) {
         add(&self.requests, 1);
+        // A load and a store, and no `fetch_add`: no other worker writes these counters, and a locked instruction
+        // would cost each request more.
         let open = self.in_flight.load(Ordering::Relaxed);
         self.in_flight.store(open + 1, Ordering::Relaxed);
     }
@@ -122,6 +124,7 @@ impl NodeCounters {
 
     /// Sets the mean latency.
     pub(crate) fn set_latency(&self, seconds: f64) {
+        // There is no atomic `f64`.
         self.latency.store(seconds.to_bits(), Ordering::Relaxed);
     }
 }
@@ -279,6 +282,7 @@ impl<C: CounterSet> WorkerCounterSets<C> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let CounterState { live, gone } = &mut *state;
         live.retain(|counters| {
+            // The worker of the others is gone, so that nothing is added to them any more.
             let lives = Arc::strong_count(counters) > 1;
             if !lives {
                 counters.add_to(gone);

@@ -150,6 +150,8 @@ impl UpstreamGroup {
     pub(crate) fn apply(&self, plan: GroupPlan, now: Instant) {
         let mut state = self.state();
         let plan = Arc::new(plan);
+        // The addresses of names that stay are kept: without them, the group would be without nodes until the next
+        // lookup.
         state.resolved.retain(|name, resolved| {
             let mut nodes = plan.nodes.iter();
             nodes.any(|node| node.name == *name && node.target == resolved.target)
@@ -170,6 +172,8 @@ impl UpstreamGroup {
             && known.target == *target
             && known.addresses == addresses
         {
+            // The usual result of a lookup. To rebuild the nodes for it would send all requests in the queue back to
+            // choose again.
             known.until = until;
             return false;
         }
@@ -292,6 +296,7 @@ impl UpstreamGroup {
     fn node_went_out(&self, node: &Node) {
         tracing::warn!(group = %self.name, node = %node.name, address = %node.origin.address,
             "a node is out of service");
+        // Requests that wait for this node alone would wait for their time-out: all choose again.
         self.queue().clear();
     }
 
@@ -303,6 +308,7 @@ impl UpstreamGroup {
         rate: &RatePlan,
         now: Instant,
     ) -> bool {
+        // A lock, but only after a failure.
         let mut comparison = self
             .comparison
             .lock()

@@ -65,6 +65,8 @@ impl Node {
         let admin = self.state.admin();
         let is_available = admin != AdminState::Down
             && self.state.slots_taken.load(Ordering::Relaxed) <= self.max_requests
+            // Not the probe of a breaker: a request becomes that when it chooses the node, which a request in the
+            // queue does not do again.
             && matches!(
                 self.admission(now),
                 Some(NodeAdmission { probe: false, .. })

@@ -57,6 +57,7 @@ impl Upstreams {
             };
             groups.insert(Arc::clone(group.name()), group);
         }
+        // Whoever is notified reads the groups, under this lock.
         drop(groups);
         self.notify_changed();
     }

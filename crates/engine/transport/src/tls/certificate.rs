@@ -15,6 +15,8 @@ use x509_parser::public_key::PublicKey;
 use super::pem::{PemFault, certificates_from_pem, keys_from_pem};
 
 /// The shortest RSA key that TLS libraries take.
+// aws-lc-rs takes no shorter key, and authorities issue no certificate for one (CA/Browser Forum, Baseline Requirements
+// section 6.1.5).
 const MIN_RSA_BITS: usize = 2048;
 
 /// A certificate chain, leaf first, with the key of its leaf.
@@ -85,6 +87,7 @@ impl Certificate {
                 )));
             }
         }
+        // A self-signed certificate has no issuer that could be missing.
         if let [leaf] = chain.as_slice()
             && leaf.issuer().as_raw() != leaf.subject().as_raw()
         {
@@ -181,6 +184,7 @@ fn now() -> i64 {
 }
 
 fn names(leaf: &X509Certificate<'_>) -> Vec<Box<str>> {
+    // Not the common name of the subject: clients must not look at it (RFC 9525 section 2).
     let Ok(Some(extension)) = leaf.subject_alternative_name() else {
         return Vec::new();
     };

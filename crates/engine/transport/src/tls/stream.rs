@@ -13,6 +13,7 @@ use crate::socket::StreamSocket;
 const MAX_WRITE: usize = 64 * 1024;
 
 /// The most reads of bytes that nobody wants any more, of 4 KB each.
+// A peer that sends without end must not hold the worker.
 const DISCARDED_READS: usize = 64;
 
 /// An established TLS connection.

@@ -115,6 +115,7 @@ impl Duplex for TunnelStream {
 impl Drop for TunnelStream {
     fn drop(&mut self) {
         let mut pipe = self.pipe.borrow_mut();
+        // A tunnel that is dropped ends its stream: the peer would otherwise wait for more.
         pipe.ended = true;
         pipe.wake_reader();
     }

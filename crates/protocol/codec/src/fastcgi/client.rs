@@ -151,6 +151,7 @@ impl FastCgiConnection {
     /// Sends the record header before `len` bytes of data, at most [`MAX_DATA`](Self::MAX_DATA). Sends
     /// nothing if `len` is 0, which would end the body.
     pub fn send_data_start(&mut self, len: usize, out: &mut Vec<u8>) {
+        // An empty record would end the body.
         if let Ok(len @ 1..) = u16::try_from(len) {
             record::start(record::STDIN, len, out);
         }

@@ -222,6 +222,7 @@ impl HeaderBlockReader {
             return Err(FastCgiError::NoField);
         }
         let mut headers = self.headers;
+        // `Location` alone is a redirect (RFC 3875 section 6.2.3).
         let status = self.status.unwrap_or_else(|| {
             if headers.contains(http::header::LOCATION) {
                 StatusCode::FOUND
@@ -232,6 +233,7 @@ impl HeaderBlockReader {
         if status.is_informational() {
             return Err(FastCgiError::Status);
         }
+        // RFC 9110 section 8.6 forbids the length.
         if status == StatusCode::NO_CONTENT {
             headers.remove(http::header::CONTENT_LENGTH);
         }

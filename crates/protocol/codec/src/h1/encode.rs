@@ -124,6 +124,7 @@ pub(super) fn request(
         out.extend_from_slice(offer.trim_ascii().as_bytes());
         out.extend_from_slice(b"\r\n");
     }
+    // `TE` and `Upgrade` are for the next hop only, and have to be named here (RFC 9110 sections 7.8 and 10.1.4).
     let connection: &[u8] = match (closes, request.upgrade.is_some(), request.te_trailers) {
         (false, false, false) => b"\r\n",
         (false, false, true) => b"connection: te\r\n\r\n",

@@ -295,9 +295,12 @@ impl ServerConnection {
     ) -> (BodyFraming, Option<u64>) {
         match head.status {
             _ if self.tunnel => (BodyFraming::None, None),
+            // RFC 9110 section 8.6 forbids the length.
             StatusCode::NO_CONTENT => (BodyFraming::None, None),
             // RFC 9110 section 15.3.6: a 205 has no content, but unlike 204 it has to say so by its length.
             StatusCode::RESET_CONTENT => (BodyFraming::None, Some(0)),
+            // Only the length that a 200 would have may be sent (RFC 9110 section 8.6), and only the service knows
+            // that.
             StatusCode::NOT_MODIFIED => (BodyFraming::None, summary.content_length),
             // A service that responds to HEAD without producing the body leaves it empty. That length
             // is not the one that GET would have.
@@ -353,6 +356,7 @@ impl ServerConnection {
             && self.keeps_alive()
         {
             self.reading = ReadState::Head;
+            // What follows may be no request: the response to that is framed as one to a GET.
             self.method = Method::GET;
             self.version = Version::HTTP_11;
             self.upgrade = false;

@@ -128,6 +128,7 @@ impl ReceiveWindow {
         let unconsumed = i64::from(self.target())
             .saturating_sub(self.window)
             .saturating_sub(i64::from(self.unreleased));
+        // Less than half a window in a round trip: something else than the window limits the peer.
         if product <= self.stream_target / 2 || unconsumed > i64::from(self.stream_target / 2) {
             return None;
         }

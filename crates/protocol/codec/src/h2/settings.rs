@@ -130,6 +130,7 @@ impl PeerSettings {
     /// The settings before the first SETTINGS frame of the peer.
     pub(super) fn initial() -> Self {
         Self {
+            // The initial values of section 6.5.2, which hold until the frame arrives.
             header_table_size: 4096,
             // RFC 9113 section 6.5.2 recommends at least this value.
             max_concurrent_streams: 100,

@@ -137,6 +137,7 @@ impl H3Connection {
             // A bound: 20 digits are the longest length, and a field that is there already counts twice.
             .saturating_add(line_size(b"content-length", &[0; 20]));
         if !self.fits_peer(size) {
+            // Larger than the client accepts (section 4.2.2): it would discard the response, or end the connection.
             let head = ResponseHead {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 headers: &Headers::new(),
@@ -255,6 +256,8 @@ impl H3Connection {
             .hpack_lines()
             .filter(|line| is_allowed_in_trailers(line.0))
             .peekable();
+        // A tunnel has DATA frames alone (section 4.4), and trailers that the peer does not accept are left out: the
+        // body is whole without them.
         if lines.peek().is_some() && !is_tunnel && self.fits_peer(lines_size(trailers)) {
             let encoder = &mut self.encoder;
             frame::headers(out, |out| {

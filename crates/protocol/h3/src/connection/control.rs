@@ -166,6 +166,7 @@ impl H3Connection {
             Ok(CONTROL_STREAM) => PeerStreamKind::Control(ControlProgress::Start),
             Ok(ENCODER_STREAM) => PeerStreamKind::QpackEncoder,
             Ok(DECODER_STREAM) => PeerStreamKind::QpackDecoder,
+            // A client never pushes, and a client that sends no MAX_PUSH_ID allows no push (section 4.6).
             Ok(PUSH_STREAM) => {
                 return Err(match self.role {
                     H3Role::Server => H3Fault::ClientPush,
@@ -260,6 +261,8 @@ impl H3Connection {
     fn begin_control_frame(&mut self, start: FrameStart) -> Result<ControlProgress, H3Error> {
         let is_first = self.peer.is_none();
         let max_bytes = match start.kind {
+            // Types that HTTP/2 has and HTTP/3 has not are reserved: a peer sends them that takes one for the other
+            // (section 7.2.8).
             FrameKind::Http2 => return Err(H3Fault::Http2Frame.into()),
             FrameKind::Settings if is_first => MAX_PAYLOAD,
             _ if is_first => return Err(H3Fault::MissingSettings.into()),

@@ -67,6 +67,7 @@ impl H3Connection {
     /// Keeps a field section until its inserts were received.
     fn block(&mut self, key: StreamKey, section: &[u8], inserts: u64) -> Result<H3Event, H3Error> {
         if self.blocked.len() >= self.config.blocked_streams {
+            // The settings say how many there may be (RFC 9204 section 2.1.2).
             return Err(H3Fault::BlockedStreams.into());
         }
         self.reserve_section(section.len())?;

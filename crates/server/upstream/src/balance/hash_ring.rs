@@ -21,6 +21,7 @@ impl HashRing {
         let mut points = Vec::new();
         for (index, (name, weight)) in (0..).zip(nodes) {
             let share = POINTS * count * u64::from(weight) / weights.max(1);
+            // With a small weight, too, a node has a point: without one, no key would ever reach it.
             points_of(name, share.max(1), |point| points.push((point, index)));
         }
         points.sort_unstable();
@@ -49,6 +50,7 @@ fn points_of(name: &str, count: u64, mut add: impl FnMut(u64)) {
         let mut input = name.as_bytes().to_vec();
         input.push(0);
         input.extend_from_slice(&block.to_be_bytes());
+        // A digest makes four points. It is not on the path of a request: a ring is made when the nodes change.
         let hash = digest(&SHA256, &input);
         for bytes in hash.as_ref().as_chunks::<8>().0 {
             if left == 0 {

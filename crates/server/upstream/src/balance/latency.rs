@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// The time after which a sample counts a third.
+// As the peak EWMA of Finagle and linkerd.
 const DECAY_TIME: Duration = Duration::from_secs(10);
 
 /// A moving average of response times.

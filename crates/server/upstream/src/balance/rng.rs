@@ -10,6 +10,8 @@ pub(crate) struct FastRng(Cell<u64>);
 impl FastRng {
     /// Creates a generator with a random seed.
     pub(crate) fn new() -> Self {
+        // Each worker begins elsewhere: with one seed, all would make the same choices. The keys of a `RandomState`
+        // come from the random numbers of the system.
         Self::seeded(RandomState::new().hash_one(0_u8))
     }
 
@@ -27,11 +29,14 @@ impl FastRng {
 
     /// Returns a number from 0 to `end`, exclusive; 0 if `end` is 0.
     pub(crate) fn below(&self, end: u64) -> u64 {
+        // The upper half of the product, and no remainder, which would cost a division (Lemire, "Fast random integer
+        // generation in an interval").
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// Returns a number from 0 to 1, exclusive.
     pub(crate) fn fraction(&self) -> f64 {
+        // An `f64` has 53 bits: with more of them, the largest numbers would be rounded to 1.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

@@ -9,6 +9,7 @@ use crate::plan::StickyPlan;
 /// Returns the cookie value of a node. It is the same on every machine and after every restart, and does not
 /// reveal the node's name or address.
 pub(crate) fn route(group: &str, node: &str) -> Box<str> {
+    // A NUL between the parts: `a` and `bc` must not give the cookie of `ab` and `c`.
     let mut input = b"apus route\0".to_vec();
     input.extend_from_slice(group.as_bytes());
     input.push(0);

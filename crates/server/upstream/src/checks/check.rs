@@ -42,6 +42,7 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
             };
             let mut response = send(node, &node.origin, plan, head, Body::Empty).await?;
             let is_good = if statuses.is_empty() {
+                // As in HAProxy, a redirect is a sign of life: many applications redirect `/` to a log-in.
                 (200..400).contains(&response.status.as_u16())
             } else {
                 statuses.contains(&response.status)
@@ -80,6 +81,7 @@ async fn open_connection(
     origin: &Origin,
     plan: &CheckPlan,
 ) -> Result<OriginConnection, CheckError> {
+    // A new connection for each check: an idle one would still work after the node has stopped to accept any.
     let opened = connect(origin, None, &timeouts(plan)).await;
     opened.map_err(|failure| failure.to_string().into())
 }

@@ -79,6 +79,8 @@ async fn check_node(group: &Weak<UpstreamGroup>, id: NodeId) {
         let Some((strong, node, plan)) = current(group, id) else {
             return;
         };
+        // The time-outs of the connection limit each step: together, connect, handshake and response could take
+        // several times as long.
         let fault = match timeout(plan.timeout, check::check(&node, &plan)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error),

@@ -90,6 +90,7 @@ fn resolver(plan: &DnsPlan) -> Result<TokioResolver, NetError> {
 }
 
 fn server(address: &SocketAddr) -> NameServerConfig {
+    // TCP is for responses that do not fit into a datagram (RFC 7766).
     let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
     for connection in &mut connections {
         connection.port = address.port();

@@ -15,6 +15,7 @@ pub(crate) fn may_eject(plan: &EjectionPlan, nodes: usize, ejected: usize) -> bo
 
 /// Returns how long a node is ejected the `times`th time, counted from 1.
 pub(crate) fn ejected_for(plan: &EjectionPlan, times: u32) -> Duration {
+    // A longest time that is shorter than the first one is a mistake of the plan: the first one counts.
     plan.time
         .saturating_mul(times)
         .min(plan.max_time)

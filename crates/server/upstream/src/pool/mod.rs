@@ -241,6 +241,8 @@ impl ConnectionPool {
         client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
     ) -> Result<PooledConnection, RequestFailure> {
+        // The request is for a tunnel. `Upgrade` exists in HTTP/1.1 alone, and few servers of HTTP/2 offer extended
+        // CONNECT (RFC 8441).
         let origin = Origin {
             protocol: Protocol::Http1,
             ..self.origin.clone()
@@ -371,6 +373,8 @@ impl ConnectionPool {
 
     /// Whether connections of FastCGI are used again.
     fn keeps_fastcgi(&self) -> bool {
+        // An idle connection is for any worker and any client. One under TLS belongs to a thread, and one that began
+        // with a PROXY protocol header to a client.
         self.plan.get().max_idle > 0
             && self.origin.proxy_head == ProxyHead::None
             && self.origin.tls.is_none()

@@ -67,6 +67,7 @@ impl UpstreamRequest {
         let (mut attempt, mut receiver) = (attempt, receiver);
         let group = &self.group.group;
         let max_waiting = self.group.view().set.plan.queue.max_waiting;
+        // A request with a slot has been let in by the queue for slots, which has the same limit.
         if !attempt.has_slot() && group.waiting() >= max_waiting {
             return Err(AcquireError::QueueFull);
         }

@@ -123,6 +123,7 @@ impl IdleAttempt {
                 .handle_response(attempt, response, &self.body)
                 .map_err(FirstStep::Send),
             Err(mut failure) => {
+                // A stream of which nothing was sent can still be sent to another node.
                 self.body.put_back(failure.body.take());
                 Err(FirstStep::Failed(attempt, Box::new(failure)))
             }

@@ -101,6 +101,7 @@ impl WorkerGroup {
     /// Returns the current view of the nodes.
     fn view(&self) -> Rc<GroupView> {
         let known = Rc::clone(&self.view.borrow());
+        // One number is read for a request: the lock of the group is taken only when the nodes have changed.
         if known.generation == self.group.generation() {
             return known;
         }

@@ -84,6 +84,7 @@ impl Http2Codec {
             FrameType::GoAway => self.handle_go_away(frame, payload),
             FrameType::Priority => self.handle_priority(frame, payload, out),
             FrameType::PriorityUpdate => self.handle_priority_update(frame, payload).map(|()| None),
+            // The settings of this end forbid it, and a client never may (section 6.6).
             FrameType::PushPromise => Err(Fault::Push.into()),
             // Unknown types are ignored (section 5.5), but have a price: a flood of them costs as much to read as one
             // of PING.
@@ -400,6 +401,7 @@ impl Http2Codec {
             return Err(Fault::StreamIdentifier.into());
         }
         if self.closed_streams.was_reset(headers_frame.stream) {
+            // It was on its way when this end reset the stream (section 5.1).
             self.budgets.overhead.spend()?;
             return Ok(());
         }
@@ -433,6 +435,7 @@ impl Http2Codec {
         }
         let request = match request {
             Ok(request)
+                // END_STREAM says that there is no body, and the length that there is one (section 8.1.1).
                 if headers_frame.end && request.content_length.is_some_and(|len| len > 0) =>
             {
                 Err(SectionError::Malformed(MessageFault::ContentLength))
@@ -507,6 +510,7 @@ impl Http2Codec {
         let headers = Box::new(response.headers);
         let status = response.status;
         if status.is_informational() {
+            // After an interim response there has to be a final one (section 8.1).
             if headers_frame.end {
                 return self.reset_malformed(key, Fault::PseudoField, out).map(Some);
             }
@@ -524,6 +528,7 @@ impl Http2Codec {
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;
+        // Their Content-Length is the one that the response to GET would have (RFC 9110 section 8.6).
         stream.body_left = if has_no_content {
             Some(0)
         } else {
@@ -597,6 +602,7 @@ impl Http2Codec {
                 .ok_or(Fault::SettingsAck)?;
             return Ok(());
         }
+        // Each of them has to be acknowledged: a peer that does not read fills the output (CVE-2019-9515).
         self.budgets.acks.spend()?;
         let before = self.peer;
         let smallest_table = self.peer.apply(payload, self.role == Role::Server)?;
@@ -651,6 +657,7 @@ impl Http2Codec {
         let Some(stream) = self.streams.get_mut(key) else {
             return Ok(None);
         };
+        // An increment of 0 is an error of the stream (section 6.9), unless it is for the connection.
         let fault = match stream.send_window.checked_add(increment) {
             Some(_) if increment == 0 => Fault::WindowIncrement,
             None => Fault::WindowOverflow,
@@ -677,6 +684,8 @@ impl Http2Codec {
             self.budgets.overhead.spend()?;
             return Ok(None);
         };
+        // Rapid reset (CVE-2023-44487): a stream that is reset makes room for the next request at once, whose service
+        // has begun to work all the same.
         // A client can only have as many streams reset as it opened itself.
         if self.role == Role::Server {
             self.budgets.resets.spend()?;
@@ -697,6 +706,7 @@ impl Http2Codec {
             return Err(Fault::StreamZero.into());
         }
         if !frame.has(frame::ACK) {
+            // As for SETTINGS (CVE-2019-9512).
             self.budgets.acks.spend()?;
             frame::ping(opaque, true, out);
             return Ok(());

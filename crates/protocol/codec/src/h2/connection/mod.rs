@@ -249,10 +249,12 @@ impl Http2Codec {
             encoder: HpackEncoder::new(),
             scratch: SectionBuffers::default(),
             peer: PeerSettings::initial(),
+            // The SETTINGS frame of the preface.
             unacknowledged: 1,
             streams: StreamTable::default(),
             schedule: Schedule::default(),
             closed_streams: ClosedStreams::default(),
+            // No setting changes the window that a connection begins with (section 6.9.2).
             send_window: 65_535,
             receive_window: match role {
                 Role::Server => ReceiveWindow::for_server(&config, out),
