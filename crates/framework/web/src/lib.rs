@@ -29,8 +29,9 @@
 //! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | by default: compressed responses: gzip, Brotli, Zstandard |
+//! | `cookies` | by default: the extractor for cookies, which also sets them |
 //! | `etag` | by default: the layer for entity tags |
-//! | `files` | static files, and files by hashed names; they are compressed by gzip, and with `compress` by Brotli and Zstandard |
+//! | `files` | static files, and files by hashed names; compressed with `compress` |
 //! | `full` | everything |
 //! | `http3` | by default: HTTP/3 over QUIC, with `tls` |
 //! | `i18n` | texts in several languages |

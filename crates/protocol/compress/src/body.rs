@@ -75,7 +75,7 @@ impl CompressedBody {
         encoder.write(&piece)?;
         self.unflushed = self.unflushed.saturating_add(piece.len());
         let is_wanted = self.pending.is_empty() && self.flushes && self.file.is_none();
-        let is_much = self.unflushed >= FLUSH_AFTER && matches!(encoder, ContentEncoder::Brotli(_));
+        let is_much = self.unflushed >= FLUSH_AFTER && encoder.holds_back();
         if is_wanted || is_much {
             encoder.flush()?;
             self.unflushed = 0;

@@ -1,11 +1,12 @@
 //! The encoders of the content codings.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use apus_http::fields::Coding;
 use bytes::Bytes;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 
-use crate::codings::{BrotliEncoder, ZstdEncoder};
 use crate::encoding::Encoding;
 
 /// Compresses all of a body at once.
@@ -18,21 +19,22 @@ pub fn compress(body: &[u8], encoding: Encoding) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
+/// What a gzip file contains; `None` if that is more than `max_len` bytes, or the file is damaged.
+pub fn gunzip(file: &[u8], max_len: u64) -> Option<Vec<u8>> {
+    let mut decoded = Vec::new();
+    let mut reader = GzDecoder::new(file).take(max_len.saturating_add(1));
+    reader.read_to_end(&mut decoded).ok()?;
+    (decoded.len() as u64 <= max_len).then_some(decoded)
+}
+
 /// An encoder that writes to memory.
-#[cfg_attr(
-    not(feature = "codings"),
-    expect(
-        clippy::large_enum_variant,
-        reason = "the other variants have no values"
-    )
-)]
 pub enum ContentEncoder {
     /// `br`.
-    Brotli(BrotliEncoder),
+    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     /// `zstd`.
-    Zstd(ZstdEncoder),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     /// `gzip`.
-    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Gzip(GzEncoder<Vec<u8>>),
 }
 
 impl ContentEncoder {
@@ -42,13 +44,23 @@ impl ContentEncoder {
     /// The library does not take the settings.
     pub fn new(encoding: Encoding) -> io::Result<Self> {
         Ok(match encoding.coding {
-            Coding::Brotli => Self::Brotli(BrotliEncoder::new(encoding)?),
-            Coding::Zstd => Self::Zstd(ZstdEncoder::new(encoding)?),
-            Coding::Gzip | Coding::Identity => Self::Gzip(flate2::write::GzEncoder::new(
+            Coding::Brotli => Self::Brotli(Box::new(brotli::CompressorWriter::new(
+                Vec::new(),
+                4096,
+                encoding.level.into(),
+                encoding.window.unwrap_or(22).into(),
+            ))),
+            Coding::Zstd => Self::Zstd(zstd_encoder(encoding)?),
+            Coding::Gzip | Coding::Identity => Self::Gzip(GzEncoder::new(
                 Vec::new(),
                 flate2::Compression::new(encoding.level.into()),
             )),
         })
+    }
+
+    /// Whether the encoder holds back twice its window unless it is flushed.
+    pub(crate) fn holds_back(&self) -> bool {
+        matches!(self, Self::Brotli(_))
     }
 
     /// Compresses some bytes.
@@ -57,8 +69,8 @@ impl ContentEncoder {
     /// The library failed.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Brotli(encoder) => encoder.writer().write_all(bytes),
-            Self::Zstd(encoder) => encoder.writer().write_all(bytes),
+            Self::Brotli(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
             Self::Gzip(encoder) => encoder.write_all(bytes),
         }
     }
@@ -66,8 +78,8 @@ impl ContentEncoder {
     /// Makes everything that was written so far readable for the client.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Brotli(encoder) => encoder.writer().flush(),
-            Self::Zstd(encoder) => encoder.writer().flush(),
+            Self::Brotli(encoder) => encoder.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
             Self::Gzip(encoder) => encoder.flush(),
         }
     }
@@ -75,8 +87,8 @@ impl ContentEncoder {
     /// The output since the last call.
     pub(crate) fn take(&mut self) -> Bytes {
         let output = match self {
-            Self::Brotli(encoder) => encoder.output(),
-            Self::Zstd(encoder) => encoder.output(),
+            Self::Brotli(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
             Self::Gzip(encoder) => encoder.get_mut(),
         };
         let mut output = std::mem::take(output);
@@ -90,11 +102,20 @@ impl ContentEncoder {
     /// The library failed.
     pub fn finish(self) -> io::Result<Vec<u8>> {
         let mut output = match self {
-            Self::Brotli(encoder) => encoder.finish()?,
+            Self::Brotli(encoder) => encoder.into_inner(),
             Self::Zstd(encoder) => encoder.finish()?,
             Self::Gzip(encoder) => encoder.finish()?,
         };
         output.shrink_to_fit();
         Ok(output)
     }
+}
+
+fn zstd_encoder(encoding: Encoding) -> io::Result<zstd::stream::write::Encoder<'static, Vec<u8>>> {
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), encoding.level.into())?;
+    encoder.set_pledged_src_size(encoding.length)?;
+    if let Some(window) = encoding.window {
+        encoder.window_log(window.into())?;
+    }
+    Ok(encoder)
 }

@@ -3,15 +3,15 @@
 //! # Modules
 //!
 //! - `negotiation`: which coding a client gets ([`EncodingNegotiation`]), and what `Vary` and entity tags say then.
-//! - `encoder`: gzip, Brotli and Zstandard ([`ContentEncoder`]; `codings`), each with the memory that it reserves of the
+//! - `encoder`: gzip, Brotli and Zstandard ([`ContentEncoder`]), each with the memory that it reserves of the
 //!   budget of the server (`encoding`; `ResponseMemory` of apus-http).
 //! - `body`: a body that is compressed while it is sent. `service` puts that around any service.
 //! - `media_type`: media types of files by their extensions, and which of them are worth compressing.
 //!
 //! # Features
 //!
-//! gzip is always there. `codings` adds Brotli and Zstandard, which are most of the build; without it, [`Compression`] has no
-//! fields for them.
+//! `codings`: gzip, Brotli and Zstandard, which are most of the build. Without it nothing is compressed, and [`Compression`] has
+//! no fields for them.
 //!
 //! # Decisions
 //!
@@ -26,15 +26,14 @@
 
 mod body;
 #[cfg(feature = "codings")]
-mod codings;
-#[cfg(not(feature = "codings"))]
-#[path = "codings_off.rs"]
-mod codings;
-#[cfg(feature = "codings")]
 mod compression;
 #[cfg(not(feature = "codings"))]
 #[path = "compression_off.rs"]
 mod compression;
+#[cfg(feature = "codings")]
+mod encoder;
+#[cfg(not(feature = "codings"))]
+#[path = "encoder_off.rs"]
 mod encoder;
 mod encoding;
 pub mod media_type;
@@ -42,7 +41,7 @@ mod negotiation;
 mod service;
 
 pub use compression::Compression;
-pub use encoder::{ContentEncoder, compress};
+pub use encoder::{ContentEncoder, compress, gunzip};
 pub use encoding::Encoding;
 pub use negotiation::{EncodingNegotiation, describe, is_compressible, vary, weaken_tag};
 pub use service::CompressedFactory;

@@ -1,13 +1,13 @@
 //! A file in memory with its compressed variants, and the check whether it is still current.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io::{self, Read};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use apus_compress::{gunzip, media_type};
 use apus_http::fields::Coding;
 use bytes::Bytes;
-use flate2::read::GzDecoder;
 
 use crate::FilesOptions;
 use crate::body::{DiskWait, FileBytes};
@@ -16,7 +16,6 @@ use crate::path_resolver::FileWithSiblings;
 use crate::representation::{FileHeaders, Representation};
 use crate::tree::FileIdentity;
 use crate::variants::{MAX_SOURCE, Variant, VariantKey, VariantSource, VariantStore};
-use apus_compress::media_type;
 
 /// The bytes of a file and of its precompressed siblings.
 pub(crate) struct LoadedFile {
@@ -231,13 +230,9 @@ impl FileEntry {
             let FileBytes::Memory { bytes, .. } = &self.plain.body else {
                 return None;
             };
-            let mut decoded = Vec::new();
-            let mut reader = GzDecoder::new(&**bytes).take(MAX_DECODED.saturating_add(1));
-            reader.read_to_end(&mut decoded).ok()?;
-            (decoded.len() as u64 <= MAX_DECODED).then(|| {
-                let body = FileBytes::from(Bytes::from(decoded));
-                Rc::new(self.representation(body, Coding::Identity))
-            })
+            let decoded = gunzip(bytes, MAX_DECODED)?;
+            let body = FileBytes::from(Bytes::from(decoded));
+            Some(Rc::new(self.representation(body, Coding::Identity)))
         };
         self.decoded.get_or_init(decode).clone()
     }

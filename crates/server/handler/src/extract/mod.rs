@@ -2,6 +2,7 @@
 
 mod after_wait;
 mod body;
+#[cfg(feature = "cookies")]
 mod cookies;
 mod identity;
 mod in_layers;
@@ -26,9 +27,11 @@ use apus_http::{
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "cookies")]
 pub use ::cookie;
 pub use after_wait::{AsyncExtractor, Extraction};
 pub use body::{Form, form_body, form_values, json_body};
+#[cfg(feature = "cookies")]
 pub use cookies::Cookies;
 pub use identity::Identity;
 pub use in_layers::Require;
