@@ -21,8 +21,11 @@ pub use crate::error_page::ErrorFormat;
 ///         return Err(Error::bad_request("users are counted from 1"));
 ///     }
 ///     if id > 1000 {
-/// return Err(Error::new(StatusCode::URI_TOO_LONG, "there are fewer users")); } let name = ["Ada",
-/// "Grace"].get(id - 1).or_not_found(format!("there is no user {id}"))?; Ok(Json(name)) }
+///         return Err(Error::new(StatusCode::URI_TOO_LONG, "there are fewer users"));
+///     }
+///     let name = ["Ada", "Grace"].get(id - 1).or_not_found(format!("there is no user {id}"))?;
+///     Ok(Json(name))
+/// }
 /// ```
 ///
 /// An application with its own error type sets the status by [`HttpError`](crate::HttpError), which `?` keeps.
