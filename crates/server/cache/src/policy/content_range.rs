@@ -30,6 +30,7 @@ impl ContentRange {
             return None;
         }
         let len = last.checked_sub(first)?.checked_add(1)?;
+        // With two lengths nobody knows which of them the body has, and bytes would be stored at a wrong place.
         let is_consistent = content_length(headers).is_none_or(|length| length == len);
         is_consistent.then_some(Self {
             range: ByteRange { start: first, len },

@@ -60,6 +60,8 @@ impl StoredResponse {
         let tags = reader.field()?;
         let headers =
             Headers::from_wire(reader.field()?).map_err(|_| StoredDecodeError::Invalid)?;
+        // The names are compared with what they parse into: a damaged list would select other requests than the
+        // origin meant.
         if !reader.0.is_empty() || flags & !ResponseFlags::ALL != 0 || vary.line() != names {
             return Err(StoredDecodeError::Invalid);
         }

@@ -59,6 +59,7 @@ impl Freshness {
         date: Timestamp,
         rules: &CacheRules,
     ) -> Option<Duration> {
+        // RFC 9111 section 4.2.1: a shared cache uses the first of `s-maxage`, `max-age` and `Expires`.
         if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
             return Some(Duration::from_secs(DeltaSeconds::seconds(seconds).into()));
         }
@@ -77,6 +78,7 @@ impl Freshness {
 
 /// When the origin generated the response; the time of receipt if it does not say.
 pub(super) fn date(response: &OriginResponse<'_>) -> Timestamp {
+    // RFC 9110 section 6.6.1: without `Date`, the time of receipt stands for it.
     response
         .headers
         .get("date")
@@ -100,6 +102,8 @@ fn generated(response: &OriginResponse<'_>, date: Timestamp) -> Timestamp {
     let age_value = Duration::from_secs(age(response.headers).unwrap_or(0).into());
     let response_delay = response.received.since(response.requested);
     let corrected_age = age_value.saturating_add(response_delay);
+    // RFC 9111 section 4.2.3 takes the greater age: a cache on the way may not send `Age`, and the clock of the
+    // origin may be wrong.
     response.received.before(apparent_age.max(corrected_age))
 }
 

@@ -54,6 +54,7 @@ fn resolve(request: &PresentedRequest<'_>, reference: &str) -> Option<String> {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case(request.scheme) => {
             rest.starts_with("//").then_some(rest)?
         }
+        // RFC 9110 section 4.3.1: another scheme is another origin, also on the same host.
         Some(_) => return None,
         None => reference,
     };

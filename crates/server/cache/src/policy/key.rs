@@ -33,6 +33,7 @@ pub struct KeyRules {
 impl Default for KeyRules {
     fn default() -> Self {
         Self {
+            // RFC 9110 section 4.2.2: `http` and `https` are distinct origins, also on the same host.
             scheme: true,
             host: KeyHostRule::Requested,
             query: KeyQueryRule::All,

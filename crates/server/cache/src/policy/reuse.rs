@@ -83,6 +83,7 @@ pub fn may_serve_on_error(
     conditions: &CachingContext,
     now: Timestamp,
 ) -> Option<u32> {
+    // RFC 9111 section 4.2.4: `no-cache` forbids a stale response even if the origin cannot be reached.
     if stored.flags.has(ResponseFlags::NO_CACHE) {
         return None;
     }

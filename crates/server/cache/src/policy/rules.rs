@@ -76,8 +76,10 @@ impl Default for CacheRules {
             ignored: IgnoredFields::default(),
             targeted: names(&["cdn-cache-control"]),
             accel_expires: true,
+            // RFC 9111 section 7.3 lets a cache store it, but then all clients would get the session of one.
             set_cookie: SetCookieRule::Refuse,
             credentials: CredentialRules::default(),
+            // Otherwise anybody could send each request to the origin with `no-cache`.
             client_directives: ClientDirectiveRule::Trusted,
             store_errors: false,
             store_parts: true,
@@ -132,8 +134,11 @@ pub struct HeuristicLifetime {
 impl Default for HeuristicLifetime {
     fn default() -> Self {
         Self {
+            // RFC 9111 section 4.2.2 calls a tenth typical. A file unchanged for years would stay for months without
+            // the limit.
             percent: 10,
             max: Duration::from_secs(24 * 60 * 60),
+            // As RFC 2616 section 13.9 demanded. RFC 9111 section 4.2.2 dropped that, because few caches did it.
             with_query: false,
         }
     }
@@ -180,6 +185,7 @@ impl Default for CredentialRules {
         Self {
             authorization: SharingRule::Declared,
             cookies: SharingRule::Declared,
+            // Only the application knows which cookie carries its session.
             session_cookies: vec![CacheNamePattern::new("*")],
             harmless_cookies: [
                 "_ga*", "_gid", "_gat*", "_gcl_*", "__utm*", "_fbp", "_fbc", "_pk_*", "_hj*",

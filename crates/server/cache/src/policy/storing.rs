@@ -130,6 +130,8 @@ pub(super) fn evaluate(
     let (directives, is_targeted) = directives(response, rules);
     check_status(response, &directives, rules)?;
     check_directives(response.status, &directives)?;
+    // A response that names it in `private` or `no-cache` is stored without it (RFC 9111 sections 5.2.2.4 and
+    // 5.2.2.7).
     if rules.set_cookie == SetCookieRule::Refuse
         && headers.contains("set-cookie")
         && !directives.private.names("set-cookie")
@@ -151,6 +153,8 @@ pub(super) fn evaluate(
         request.query.is_some(),
         rules,
     );
+    // RFC 9111 section 3: without a lifetime, only `public` or a status with heuristic caching lets a response be
+    // stored.
     if freshness.is_unknown && !directives.public && !is_heuristically_cacheable(response.status) {
         return Err(StoreRefusal::NoLifetime);
     }
@@ -243,6 +247,8 @@ fn content_range(
 
 /// Gives a partial response the status and the length of the complete one.
 fn as_complete(mut stored: StoredResponse, part: ContentRange) -> StoredResponse {
+    // The store has the whole representation, of which this is a part, so that other parts can join it (RFC 9111
+    // section 3.4).
     stored.status = StatusCode::OK;
     stored.headers.remove("content-range");
     // A number is a valid field value.

@@ -80,6 +80,7 @@ pub fn evaluate_validation(
     if !is_failure(status) {
         return ValidationResult::Replaced;
     }
+    // RFC 9111 section 4.3.3: after a 5xx, a cache may send what is stored as if the origin had not answered.
     match may_serve_on_error(request, stored, rules, conditions, now) {
         Some(age) => ValidationResult::ServeStale { age },
         None => ValidationResult::Failed,
@@ -194,6 +195,7 @@ fn renewed(
     rules: &CacheRules,
 ) -> Result<StoredResponse, StoreRefusal> {
     let mut newer = evaluate(request, current, rules)?;
+    // A 304 need not repeat the tags (RFC 9110 section 15.4.5), but purges by tag still have to find the response.
     if newer.tags.is_empty() {
         newer.tags = stored.tags.clone();
     }
@@ -223,6 +225,7 @@ pub fn update_by_head(
     response: &OriginResponse<'_>,
     rules: &CacheRules,
 ) -> HeadUpdate {
+    // RFC 9111 section 4.3.5 lets only a 200 update what is stored.
     if response.status != StatusCode::OK
         || stored.status != StatusCode::OK
         || !stored.matches(request)

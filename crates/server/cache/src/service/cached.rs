@@ -178,6 +178,7 @@ impl CachedLocation {
                 stale: Some(stale),
                 reason: ForwardReason::Stale,
                 conditions: CachingContext {
+                    // What is stored was requested often enough before, and need not prove it again.
                     uses: location.settings.rules.minimum_uses,
                     ..CachingContext::default()
                 },

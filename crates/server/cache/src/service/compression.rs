@@ -113,6 +113,7 @@ impl ResponseCompressor<'_> {
         encoding: Encoding,
         read: impl FnOnce() -> io::Result<Option<Bytes>> + Send + 'static,
     ) {
+        // Without a permit, a later request for the response tries again.
         if let Ok(permit) = self.cache.0.compression_permits.clone().try_acquire_owned() {
             tokio::task::spawn_blocking(move || {
                 make(ticket, encoding, read);

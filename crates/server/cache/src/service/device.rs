@@ -7,6 +7,7 @@ use apus_http::Headers;
 pub(super) fn device(headers: &Headers) -> &'static str {
     let agent = headers.get("user-agent").unwrap_or_default();
     let contains = |word: &str| memchr::memmem::find(agent, word.as_bytes()).is_some();
+    // Browsers on Android phones send `Mobile`, on tablets they do not. Newer iPads send what a Mac sends.
     if contains("iPad") || contains("Tablet") || (contains("Android") && !contains("Mobile")) {
         "tablet"
     } else if contains("Mobi") || contains("iPhone") {

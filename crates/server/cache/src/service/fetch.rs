@@ -257,6 +257,7 @@ impl CachedLocation {
             None => ticket.start(new),
         };
         let object = filler.object().clone();
+        // Before the response is made: a body that is in memory already is complete then, and is sent as such.
         fill(filler, body, rules.max_size).await;
         let now = fetched.received;
         let age = stored.age(now);

@@ -94,6 +94,8 @@ impl StoreRequest {
         let location = &self.cached.location;
         let mut state = LookupState {
             store_key: location.store_key(&self.key),
+            // One end for all attempts, so that a request that waits for one fetch after another is not delayed
+            // `MAX_LOOKUPS` times.
             wait_end: Instant::now() + location.settings.lock_timeout,
             stale: None,
             reason: ForwardReason::UriMiss,
@@ -196,6 +198,7 @@ impl StoreRequest {
             location.drop_object(&object);
             return Err(NotReused::Again);
         }
+        // The fill would first have to arrive there, from the beginning of the body.
         if is_joined && wants_later_range(presented) && prepared.may_take_long() {
             return Err(NotReused::Forward(state.reason));
         }

@@ -295,6 +295,8 @@ impl PreparedResponse {
                 Some(response)
             }
             Ranges::Parts(parts) => {
+                // Several ranges would need `multipart/byteranges`. RFC 9110 section 14.2 lets a server ignore the
+                // field.
                 let [part] = *parts else {
                     return None;
                 };

@@ -303,6 +303,7 @@ impl ObjectBody {
         let mut gap = gaps.into_iter().next()?;
         for claim in &state.claims {
             if claim.position > gap.start {
+                // The fill that runs there brings the rest.
                 gap.end = gap.end.min(claim.position);
             }
         }

@@ -25,6 +25,7 @@ const OUTSIDE: u8 = 0;
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 
+// The numbers of the paper: two bits for the uses, and a tenth of the bytes for the small queue.
 /// Uses are counted up to this number.
 const MAX_USES: u8 = 3;
 
@@ -120,6 +121,8 @@ impl EvictionQueues {
         }
         self.subtract(queue, usage.bytes.load(Ordering::Relaxed));
         self.removed = self.removed.saturating_add(1);
+        // Removing from the middle of a queue would move half of it for each object. This way each removal pays for
+        // one move.
         if self.removed > 64 && self.removed > self.len() {
             let inside =
                 |held: &EvictionCandidate| held.usage.queue.load(Ordering::Relaxed) != OUTSIDE;

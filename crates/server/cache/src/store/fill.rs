@@ -219,6 +219,8 @@ impl ObjectFiller {
         }
         let before = shared.filling.fetch_add(more, Ordering::Relaxed);
         self.memory_bytes = self.memory_bytes.saturating_add(more);
+        // A body that is being filled is in no queue of eviction, so that nothing else limits the memory of all of
+        // them.
         if before.saturating_add(more) > shared.settings.memory_bytes / 2 {
             if shared.disk.is_some() {
                 self.spill();
@@ -270,6 +272,7 @@ impl ObjectFiller {
             }
             let room = poll_fn(|cx| body.poll_room(cx, self.claim, stops));
             let max_lag = self.store.shared().settings.lag;
+            // A client that does not read would otherwise stop the response of all others.
             if tokio::time::timeout(max_lag, room).await.is_err() {
                 body.cut_off_slow_readers();
             }

@@ -364,6 +364,7 @@ impl Object {
         self.filled_at.store(filled_at, Ordering::Release);
         self.set_checked(filled_at);
         self.stale.store(false, Ordering::Release);
+        // Last, since whoever reads the new epoch must find the new metadata, too.
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 

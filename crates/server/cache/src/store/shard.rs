@@ -64,6 +64,7 @@ impl Shard {
         key: &StoreKey,
     ) -> Result<Option<&mut PrimaryEntry>, HashCollision> {
         match self.primaries.get_mut(&key.hash()) {
+            // A response for another key must never be sent, however unlikely the collision is.
             Some(primary) if primary.key != *key => Err(HashCollision),
             found => Ok(found),
         }
@@ -124,6 +125,7 @@ impl Shard {
     }
 
     fn weight(&self, object: &Object) -> u64 {
+        // An object on disk takes little memory but a descriptor, of which a process has a limited number.
         let least = object.stored_body().file().map_or(0, |_| self.file_weight);
         object.memory().max(least)
     }
@@ -151,6 +153,8 @@ impl Shard {
         if self.passes.len() >= MAX_PASSES {
             self.passes.retain(|_, until| *until > now);
         }
+        // A client can request as many URLs without a shared response as it likes. Without a mark, requests for one
+        // wait for another.
         if self.passes.len() < MAX_PASSES {
             self.passes.insert(key, until);
         }
@@ -271,6 +275,7 @@ impl PrimaryEntry {
         &self,
         secondary: &mut dyn FnMut(&[u8]) -> Vec<u8>,
     ) -> Vec<u8> {
+        // Which fields a response varies by is known only when it is here: the latest list is the best guess.
         self.selectors(secondary)
             .next()
             .map(|(_, selected)| selected)

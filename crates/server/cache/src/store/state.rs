@@ -154,6 +154,7 @@ impl StoreState {
             (true, true) => shard.resize(object),
             (true, false) => {
                 self.counters.stored.add(1);
+                // The older one on disk would be found again when this one leaves the memory before it is written.
                 self.on_disk(|disk| disk.supersede(object));
                 shard.insert(object.clone(), self.settings.max_variants)
             }

@@ -96,6 +96,7 @@ impl<T> WorkerCache<T> {
     /// Inserts `value`, which was made from `object` at `epoch`: the caller reads the epoch before
     /// any other property of the object. `bytes` is what the value holds on to.
     pub fn insert(&self, key: &[u8], object: &Arc<Object>, epoch: u64, value: Rc<T>, bytes: u64) {
+        // One large body would push out most other entries.
         if bytes > self.max_bytes / 4 || self.max_entries == 0 {
             return;
         }
@@ -146,6 +147,8 @@ impl<T> WorkerCache<T> {
             return true;
         }
         // There were purges since the last check: they are applied once.
+        // A soft purge keeps the object and changes its epoch: the value, which was made before, does not know that
+        // it is stale.
         let keep_unless_purged = self.store.shared().keep_unless_purged(&entry.object)
             && entry.object.epoch() == entry.epoch;
         if keep_unless_purged {

@@ -80,6 +80,7 @@ impl Directory {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(path, flags, Mode::empty())?;
+        // Through a symbolic link in its place, the server would create a file elsewhere with its own rights.
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = fs::openat(&root, LOCK, flags, private())?;
         fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -179,6 +180,7 @@ impl Directory {
         for file in list(&bucket)? {
             match ObjectName::parse(&file).filter(|name| name.bucket() == number) {
                 Some(name) => names.push(name),
+                // Nothing else would ever remove them, and no limit counts their bytes.
                 None => {
                     ignore_not_found(fs::unlinkat(&bucket, file.as_slice(), AtFlags::empty()))?;
                 }
@@ -225,6 +227,7 @@ fn bucket_names(number: u16) -> (String, String) {
 }
 
 fn private() -> Mode {
+    // The files contain responses, which other users of the machine may not be allowed to see.
     Mode::RUSR | Mode::WUSR
 }
 
@@ -241,6 +244,7 @@ fn make_directory(at: impl AsFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 fn open_file(at: impl AsFd, name: &str) -> io::Result<Option<File>> {
+    // Opening a named pipe in its place would wait for ever without `NONBLOCK`.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match fs::openat(at, name, flags, Mode::empty()) {
         Ok(file) => {

@@ -155,6 +155,7 @@ impl Index {
         let usage = Arc::default();
         eviction.insert(entry.candidate(&usage), entry.bytes);
         variants.push(IndexedObject { entry, usage });
+        // A field in `Vary` with free values would make a file for each value that a client invents.
         if variants.len() > MAX_VARIANTS {
             let oldest = variants.iter().min_by_key(|object| object.entry.generation);
             let oldest = oldest.map(|object| (object.entry.name, object.entry.generation));

@@ -50,6 +50,8 @@ impl Journal {
                 purges,
             ));
         };
+        // The next record is written over one that was cut off. The rest of a longer one would stay behind it, and make the
+        // whole file unreadable.
         file.set_len(contents.end)?;
         let purges = Purges::new(contents.current);
         for (number, purge) in &contents.records {

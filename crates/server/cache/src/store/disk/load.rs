@@ -54,6 +54,7 @@ impl Store {
             None
         };
         let hash = name.map_or(key.hash(), |name| name.hash);
+        // All requests for the key wait for one search, which would else read the same file for each.
         let pending = Arc::new(PendingRequest::new(b""));
         {
             let mut loading = locked(&disk.loading);
@@ -96,6 +97,7 @@ fn scan_from(store: Weak<StoreState>, outer: u8) {
         return;
     };
     shared.on_disk(|disk| {
+        // One directory in each job, so that a search that a request waits for comes before the next one.
         disk.pool.run(move || {
             let Some(shared) = store.upgrade() else {
                 return;

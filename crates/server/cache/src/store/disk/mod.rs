@@ -153,6 +153,7 @@ impl Disk {
     /// The directory cannot be made, read or written, or another process uses it
     /// ([`io::ErrorKind::WouldBlock`]).
     pub(crate) fn open(mut settings: DiskSettings) -> io::Result<(Self, Purges)> {
+        // A larger object would evict most of the others.
         settings.object_bytes = settings.object_bytes.min(settings.bytes / 2);
         let directory = Directory::open(&settings.path)?;
         directory.clear_temporary()?;
@@ -232,6 +233,7 @@ impl Disk {
         if self.closed.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
+        // Before the state: "clean" must not be on disk while the objects that it vouches for are not.
         self.directory.sync()?;
         write_state(&self.directory, "clean")
     }
@@ -269,6 +271,8 @@ fn begin_run(directory: &Directory) -> io::Result<bool> {
         // Invalid text was not written by a store.
         let _ = file.read_to_string(&mut before);
     }
+    // After a crash of the process alone, the kernel still writes what the process wrote. Only a crash of the machine
+    // loses it, and each boot has another id.
     let trusted = before == state("clean") || before == state("running");
     let clean = before.ends_with(" clean\n");
     write_state(directory, "running")?;
@@ -280,6 +284,7 @@ fn write_state(directory: &Directory, word: &str) -> io::Result<()> {
     directory.remove_temporary(TEMPORARY)?;
     let file = directory.create_temporary(TEMPORARY)?;
     file.write_all_at(state(word).as_bytes(), 0)?;
+    // A rename that reaches the disk before the contents would leave an empty file after a crash.
     file.sync_all()?;
     directory.publish_in_root(TEMPORARY, STATE)
 }

@@ -68,6 +68,7 @@ impl Store {
             return;
         };
         let bytes = object.memory();
+        // With a disk that is slower than the origins, the bodies that wait would fill the memory.
         if disk.waiting.fetch_add(bytes, Ordering::Relaxed) > MAX_WAITING_BYTES {
             disk.waiting.fetch_sub(bytes, Ordering::Relaxed);
             disk.counters.skipped.add(1);
@@ -388,6 +389,8 @@ fn entry(index: &Index, object: &Object, bytes: u64) -> IndexEntry {
         vary: index.intern(object.vary()),
         filled_at: object.subject().filled_at,
         fingerprints: fingerprints(object.key(), object.tags()),
+        // File systems allocate whole blocks: small objects would take far more of the disk than their lengths add up
+        // to.
         bytes: bytes.next_multiple_of(4096),
     }
 }

@@ -116,7 +116,6 @@ impl Disk {
         self.removing.fetch_add(1, Ordering::AcqRel);
         let candidate = next();
         if let Some(candidate) = &candidate {
-            // Hits in memory are not counted here.
             // Hits in memory do not reach the queue of the disk: what is used there would leave the disk, for objects that
             // were read once.
             if *spared < MAX_SPARED && shared.is_used(candidate) {

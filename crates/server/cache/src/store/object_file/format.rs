@@ -68,6 +68,7 @@ impl FileLayout {
             .saturating_add(more);
         let slot_bytes = SLOT_HEAD_BYTES.saturating_add(grown).next_multiple_of(64);
         let end = PREAMBLE_BYTES.saturating_add(slot_bytes.saturating_mul(2));
+        // A short body is read into memory and not sent from the file: beginning on a page, it would only take more room.
         let small = body.is_some_and(|body| body <= 64 << 10);
         Self {
             slot_bytes,
@@ -113,6 +114,7 @@ impl FileLayout {
             return None;
         }
         let mut fields = RecordReader(fields.strip_prefix(MAGIC)?);
+        // After the journal was lost, no file of the earlier store may be used: what was purged is unknown.
         if fields.u128()? != store || fields.u128()? != hash.0 {
             return None;
         }
