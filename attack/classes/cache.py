@@ -21,7 +21,7 @@ def poisoned(target, path, send, honest=None):
 
 
 def poison_each(target, cases, send, honest=None, prefix="/cached/"):
-    """The same for each case on a path of its own: `send(path, case, token)`, `honest(path)`."""
+    """The same for each case on its own path: `send(path, case, token)`, `honest(path)`."""
 
     def judge(case):
         path = f"{prefix}{target.token()}"

@@ -1,4 +1,4 @@
-"""A client of HTTP/3 with aioquic, which also sends packets of its own with any frames (RFC 9000 section 12.4)."""
+"""A client of HTTP/3 with aioquic, which also sends its own packets with any frames (RFC 9000 section 12.4)."""
 
 import select
 import socket

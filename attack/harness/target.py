@@ -59,7 +59,7 @@ class Target:
         return http1.Connection(self.tls if tls else self.clear, **how)
 
     def send(self, data, *, method="GET", **how):
-        """The response to these bytes over a connection of their own; none if there is none."""
+        """The response to these bytes over a separate connection; none if there is none."""
         with self.connect(**how) as connection:
             connection.send(data)
             return connection.read(method)

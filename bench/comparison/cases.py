@@ -7,7 +7,7 @@ from .servers import BENCH, MB
 
 FOLDER = BENCH / "cases"
 
-# The ways to run Apus that have rows of their own.
+# The ways to run Apus that have their own rows.
 OF_APUS = ("apus", "resident", "resident-behind-nginx")
 # Another build of Apus.
 BESIDE = "beside"

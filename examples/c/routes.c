@@ -1,4 +1,4 @@
-/* Routes with parameters, the query, a group with a check of its own, a hook and a page for unknown paths: `routes [ADDRESS]`. */
+/* Routes with parameters, the query, a group with its own check, a hook and a page for unknown paths: `routes [ADDRESS]`. */
 #include <apus.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 <?php
 
-/** A database server on a Unix socket in a folder of its own, for all tests of a run. */
+/** A database server on a Unix socket in its own folder, for all tests of a run. */
 
 declare(strict_types=1);
 

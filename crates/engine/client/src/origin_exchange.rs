@@ -15,7 +15,7 @@ use crate::{
 
 /// A request that a connection carries, as the future of its response. Dropping it cancels the request.
 ///
-/// It is a state machine with a type of its own, so that what waits for it needs no `async` block around it.
+/// It is a state machine with its own type, so that what waits for it needs no `async` block around it.
 #[must_use = "the request is cancelled if nothing waits for its response"]
 pub struct OriginExchange(OriginExchangeState);
 

@@ -66,7 +66,7 @@ impl SystemAccount {
     }
 
     /// Whether the account exists in the user namespace of this process (`user_namespaces(7)`). If an
-    /// ordinary user is root by a namespace of its own, that namespace may have no other user.
+    /// ordinary user is root by its own namespace, that namespace may have no other user.
     pub fn is_mapped(&self) -> bool {
         let maps = [
             ("/proc/self/uid_map", self.uid),

@@ -29,7 +29,7 @@ pub(crate) enum EstablishedConnection<'a> {
 }
 
 impl EstablishedConnection<'_> {
-    /// Serves the connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
+    /// Serves the connection to its end, or until HTTP/2 starts. HTTP/2 runs on a separate task, so that its
     /// future does not contain the future of HTTP/1.1.
     pub(crate) async fn serve_http1(self, worker: &Worker) -> Option<Box<Http2Handoff>> {
         let mut connection = match self {

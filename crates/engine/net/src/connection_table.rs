@@ -186,7 +186,7 @@ impl SlotState {
         self.set_deadline(clock.deadline(within));
     }
 
-    /// As the methods above, for a connection with timers of its own.
+    /// As the methods above, for a connection with its own timers.
     pub(crate) fn set_wait(&self, deadline: u32, waiting: ConnectionWait) {
         self.set_deadline(deadline);
         let (stage, since) = match waiting {

@@ -41,7 +41,7 @@ impl Drop for CountedOne<'_> {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters of one worker, on cache lines of their own.
+        /// The counters of one worker, on their own cache lines.
         #[derive(Default)]
         #[repr(align(128))]
         pub(crate) struct WorkerCounters {

@@ -368,7 +368,7 @@ fn wait_for_all(waiting: Vec<PlanReceipt>) -> Result<(), EngineStartError> {
     Ok(())
 }
 
-/// Waits for a worker, even on a thread that runs a runtime of its own: workers reply within moments, and
+/// Waits for a worker, even on a thread that runs its own runtime: workers reply within moments, and
 /// nothing else happens while a plan changes.
 fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
     // `blocking_recv` panics on a thread that runs a runtime, from which a program may start or reload its server:

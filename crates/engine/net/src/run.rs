@@ -1,6 +1,6 @@
 //! The loop of a worker, which takes plans over, advances the clock, and stops.
 //!
-//! A worker is one pinned thread with a runtime, sockets, connections and services of its own.
+//! A worker is one pinned thread with its own runtime, sockets, connections and services.
 
 use std::collections::HashMap;
 use std::io;

@@ -14,7 +14,7 @@ use crate::account::SystemAccount;
 /// The first descriptor after standard input, output and error.
 const FIRST_DESCRIPTOR: i32 = 3;
 
-/// Starts a program in a process group of its own. It gets SIGTERM when the thread that started it ends, even
+/// Starts a program in a separate process group. It gets SIGTERM when the thread that started it ends, even
 /// if this process is killed and cannot clean up. With an account, it runs as that user, without any
 /// capability.
 ///

@@ -56,7 +56,7 @@ impl DescriptorPermit {
     /// # Errors
     /// There is no descriptor; the error is `EMFILE`.
     pub async fn of_origin() -> io::Result<Self> {
-        // Requests that hang at an origin take two descriptors each. Without a bound of their own, there was none left to
+        // Requests that hang at an origin take two descriptors each. Without their own bound, there was none left to
         // accept a client with, or to open a file.
         if let Some(bounds) = DescriptorBounds::now() {
             bounds.make_room_for_origin().await?;

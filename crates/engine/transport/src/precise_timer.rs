@@ -10,7 +10,7 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel, with a descriptor of its own.
+/// A timer of the kernel, with its own descriptor.
 #[derive(Debug)]
 pub struct PreciseTimer(AsyncFd<OwnedFd>);
 

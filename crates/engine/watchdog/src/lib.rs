@@ -1,6 +1,6 @@
 //! A watchdog: it reports the stack of a thread whose work takes too long, while the work still runs.
 //!
-//! It is meant for development. A thread of its own waits until the time of some work is over, and then interrupts that thread by
+//! It is meant for development. A separate thread waits until the time of some work is over, and then interrupts that thread by
 //! the signal SIGURG, which is ignored otherwise. The handler of the signal notes where the thread is; names and lines are found
 //! outside of it.
 //!

@@ -13,7 +13,7 @@ const PURPOSE: &str = "remember";
 
 /// Remembers visitors who log in with "remember me", for 30 days by default.
 ///
-/// Each log-in has a token of its own, which stays the same: browsers send several requests at once after a start, and a
+/// Each log-in has its own token, which stays the same: browsers send several requests at once after a start, and a
 /// token that changes with each of them would log the visitor out. [`RememberMe::forget_all`] revokes all of an account,
 /// which a new password must do.
 #[derive(Clone, Debug)]

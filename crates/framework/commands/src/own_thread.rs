@@ -1,10 +1,10 @@
-//! Futures of code that blocks, such as a command: they run on a thread of their own.
+//! Futures of code that blocks, such as a command: they run on a separate thread.
 
 use std::future::Future;
 use std::io;
 use std::thread;
 
-/// Runs a future on a thread of its own and blocks until it ends. It works with and without a runtime on this thread.
+/// Runs a future on a separate thread and blocks until it ends. It works with and without a runtime on this thread.
 ///
 /// # Errors
 /// No thread or no runtime can be started.

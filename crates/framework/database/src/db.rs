@@ -178,7 +178,7 @@ impl<D: Driver> Db<D> {
         AssertSqlSafe(numbered).into_sql_str()
     }
 
-    /// The same database for what takes any, with pools of its own.
+    /// The same database for what takes any, with its own pools.
     ///
     /// # Errors
     /// The address has parameters that only this driver knows.

@@ -78,7 +78,7 @@ impl Jobs {
         }
     }
 
-    /// Another queue in the same store, with runners of its own: for jobs that must not wait for others.
+    /// Another queue in the same store, with its own runners: for jobs that must not wait for others.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
         Self {

@@ -111,7 +111,7 @@ impl JobRunner {
         self
     }
 
-    /// The number of threads of its own. Default: 0, it is a task of the thread that runs it; beside a server, that is
+    /// The number of its own threads. Default: 0, it is a task of the thread that runs it; beside a server, that is
     /// the thread of all its tasks.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
@@ -140,7 +140,7 @@ impl JobRunner {
         &self.shared.jobs
     }
 
-    /// Does jobs until `stop` is ready, and then waits for those that run. Without threads of its own, it has to run on a
+    /// Does jobs until `stop` is ready, and then waits for those that run. Without its own threads, it has to run on a
     /// worker, on the thread of the tasks of a server, or in another `LocalSet`.
     ///
     /// # Errors

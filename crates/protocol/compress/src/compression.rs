@@ -3,7 +3,7 @@
 use apus_http::fields::Coding;
 
 /// The content codings for text, the minimum length, and the levels for bodies that are compressed each
-/// time that they are sent. Files are compressed once, at levels of their own.
+/// time that they are sent. Files are compressed once, at separate levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// `gzip`, for clients that accept neither of the others.

@@ -131,7 +131,7 @@ pub fn is_known(extension: &str) -> bool {
 }
 
 /// Whether files with this extension have the media type of what is in them, and the content coding
-/// gzip: browsers show an image of this type only so. Others are formats of their own, whose users
+/// gzip: browsers show an image of this type only so. Others are separate formats, whose users
 /// expect compressed bytes: archives (`.tgz`), metafiles (`.emz`), skins (`.wmz`).
 pub fn is_stored_in_gzip(extension: &str) -> bool {
     extension == "svgz"

@@ -54,7 +54,7 @@ impl FieldSection {
         });
     }
 
-    /// The same lines in memory of their own.
+    /// The same lines in separate memory.
     pub(crate) fn copy(&self) -> Box<Self> {
         let mut copy = Self::take();
         copy.wire.extend_from_slice(&self.wire);

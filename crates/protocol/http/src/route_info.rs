@@ -5,7 +5,7 @@ use http::Method;
 /// A route or a mount of an application, as [`ServiceFactory::routes`](crate::ServiceFactory::routes) lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// The method; `None` stands for all methods without a route of their own for the path.
+    /// The method; `None` stands for all methods without their own route for the path.
     pub method: Option<Method>,
     /// The path with the prefixes of its groups. The path of a mount ends with `/{*}`.
     pub path: String,

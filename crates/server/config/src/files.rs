@@ -160,7 +160,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::IsADirectory => "it is a folder, expected a file".to_owned(),
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
-        // Others have a reason of their own.
+        // Others have their own reason.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
             "permission was denied".to_owned()
         }

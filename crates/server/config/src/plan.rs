@@ -100,7 +100,7 @@ pub struct SitePlan {
     pub tls: Option<TlsSite>,
     /// Its certificates that are ordered by ACME; TLS has none until they are read from the folder.
     pub acme: Vec<ManagedCertificate>,
-    /// Whether each of its names has a certificate of its own.
+    /// Whether each of its names has its own certificate.
     pub is_certified_by_name: bool,
     /// Its certificates for names that are first seen in a handshake.
     pub on_demand: Option<OnDemandPlan>,

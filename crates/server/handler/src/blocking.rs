@@ -127,9 +127,9 @@ impl<F: Future> Future for WatchedFuture<'_, F> {
     }
 }
 
-/// Runs work that blocks, or computes for long, on a thread of its own, so that the other requests of the worker do not
-/// wait for it. A worker runs up to eight of these at once; more wait. Lines of the log have the span of the request.
-/// A panic of the work is one of the handler.
+/// Runs work that blocks, or computes for long, on a separate thread, so that the other requests of the worker do not
+/// wait for it. A worker runs up to eight of these at once; more wait. Lines of the log have the span of the request. A
+/// panic of the work is one of the handler.
 ///
 /// ```
 /// # use apus_handler::{Result, blocking};

@@ -70,7 +70,7 @@ pub trait HandlerExt<Marker>: Handler<Marker> + Sized {
 
 impl<H: Handler<Marker>, Marker> HandlerExt<Marker> for H {}
 
-/// A handler with layers of its own.
+/// A handler with its own layers.
 #[derive(Clone)]
 pub struct LayeredHandler<H> {
     handler: H,
@@ -93,7 +93,7 @@ impl<H> fmt::Debug for LayeredHandler<H> {
     }
 }
 
-/// Marks handlers that have layers of their own.
+/// Marks handlers that have their own layers.
 #[derive(Debug)]
 pub enum LayeredMarker {}
 

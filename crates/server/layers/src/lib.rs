@@ -17,7 +17,7 @@
 //! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
 //!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
 //!   it, too.
-//! - **Passwords are verified on threads of their own**, with places for clients and for all together
+//! - **Passwords are verified on separate threads**, with places for clients and for all together
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
 //!
 //! # Tests

@@ -129,8 +129,8 @@ impl Metrics {
         }))
     }
 
-    /// Adds the metrics of another part, such as a queue of jobs: `metrics.with(move |text|
-    /// Jobs::write_metrics([&jobs], text))`.
+    /// Adds the metrics of another part, such as a queue of jobs:
+    /// `metrics.with(move |text| Jobs::write_metrics([&jobs], text))`.
     #[must_use]
     pub fn with(self, source: impl Fn(&mut PrometheusText) + Send + Sync + 'static) -> Self {
         lock(&self.0.sources).push(Arc::new(source));

@@ -11,7 +11,7 @@ use apus_handler::{Error, Handler, IntoResponse, Matched};
 use apus_http::{HeaderValue, Request, ResponseFuture, header};
 
 /// A handler that runs checks, as of the database: 200 if all succeed, and 503 with the names of the others. A load
-/// balancer sends no requests to an application that is not ready; a route of its own (`.get("/health", || "ok\n")`) says
+/// balancer sends no requests to an application that is not ready; a separate route (`.get("/health", || "ok\n")`) says
 /// that the process works.
 ///
 /// ```

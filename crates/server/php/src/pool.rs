@@ -26,7 +26,7 @@ use crate::wire::{WorkerResponseHead, is_channel};
 
 /// A pool of workers. Clones are the same pool; any thread may use it.
 ///
-/// The supervisor starts and watches the workers on a thread of its own. A request moves a connection to its own
+/// The supervisor starts and watches the workers on a separate thread. A request moves a connection to its own
 /// thread, writes to it and reads from it, and returns it; requests without a connection wait in one queue.
 #[derive(Clone, Debug)]
 pub struct WorkerPool {

@@ -28,7 +28,7 @@ pub(crate) enum SupervisorMessage {
         is_pulling: bool,
         request: Box<LoggedRequest>,
     },
-    /// A classic application cannot be included twice: each request needs a process of its own.
+    /// A classic application cannot be included twice: each request needs a separate process.
     CannotIncludeTwice,
     /// A task for later.
     Task {

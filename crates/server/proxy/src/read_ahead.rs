@@ -16,7 +16,7 @@ use super::spool::Spool;
 const MAX_WRITE: usize = 256 * 1024;
 
 impl HoldSettings {
-    /// Reads `body` in a task of its own, as far ahead of its reader as the settings allow.
+    /// Reads `body` in a separate task, as far ahead of its reader as the settings allow.
     pub fn read_ahead(&self, body: Body) -> Body {
         if !matches!(body, Body::Stream(_)) {
             return body;

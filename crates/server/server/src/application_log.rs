@@ -24,8 +24,8 @@ const QUIET_LEVELS: [&str; 2] = ["info", "warn"];
 /// rustls warns in each handshake in which a client sends a name that is none.
 const LIBRARIES: &str = ",rustls=error";
 
-/// The application log. A thread of its own writes messages to standard error, so that a slow
-/// reader blocks no worker; buffered messages are written when this is dropped.
+/// The application log. A separate thread writes messages to standard error, so that a slow reader
+/// blocks no worker; buffered messages are written when this is dropped.
 pub struct ApplicationLog {
     filter: reload::Handle<EnvFilter, Registry>,
     _writer: WorkerGuard,

@@ -63,7 +63,7 @@ impl CertificateAdmin {
         if geteuid().is_root()
             && let Some(account) = server_account(&config.global, None)?
         {
-            // In a folder of its own, the user of the server creates it, or reports that it cannot.
+            // In its own folder, the user of the server creates it, or reports that it cannot.
             let _ = prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE, &account);
             account
                 .assume()

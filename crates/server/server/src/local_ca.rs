@@ -31,7 +31,7 @@ const RENEW_BEFORE: Duration = Duration::days(30);
 /// A certificate is valid from this time before now, for clients whose clock is slow.
 const BACKDATED: Duration = Duration::days(1);
 
-/// A local certificate authority in a folder of its own.
+/// A local certificate authority in a separate folder.
 #[derive(Clone, Debug)]
 pub struct LocalCa {
     folder: PathBuf,

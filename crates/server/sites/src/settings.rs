@@ -146,7 +146,7 @@ impl LocationSettings {
         self
     }
 
-    /// The settings of a location with settings of its own.
+    /// The settings of a location with its own settings.
     pub(super) fn refined(&self, own: &Self) -> Self {
         let mut all = self.clone();
         all.rewrites = own.rewrites.clone();

@@ -124,7 +124,7 @@ impl NodePlan {
 pub enum NodeTarget {
     /// An address.
     Address(Address),
-    /// The addresses of a name. Each is a node of its own.
+    /// The addresses of a name. Each is a separate node.
     Name {
         /// The name.
         host: Box<str>,

@@ -7,8 +7,8 @@
  * - Functions that can fail return an `apus_status`. After another status than APUS_OK, apus_last_error() has a text
  *   that says what was expected, what came, and what to do. Functions that make an object return NULL then.
  * - Strings that the library returns are an `apus_str`: a pointer and a length, without a NUL at the end. They point into
- *   memory of the object that they were asked of, and are valid as long as it says; strings of a request until its
- *   response: until the handler returns, or until apus_complete(). An absent string has `data` NULL.
+ *   memory of the object that they were asked of, and are valid as long as it says; strings of a request until its response:
+ *   until the handler returns, or until apus_complete(). An absent string has `data` NULL.
  * - Names and settings that are passed in are strings that end with NUL. Values and bodies are a pointer and a length; for
  *   a text that ends with NUL the length may be APUS_NTS. They are copied unless it says otherwise.
  * - An object is owned by the code that made it, until a function takes it over, which is then said ("takes over").
@@ -21,8 +21,8 @@
  *   returns, and fails with APUS_CLOSED or APUS_STATE when another thread has given it back. A thread that is not in its
  *   callback does not use a handle after it was given back: one of the threads gives it back, when the others use it no more.
  * - A callback may still run when the function that gave its handle back returns. What its `user` points to is freed by a
- *   `destroy`, which runs after it: the one of apus_writer_set_data(), or apus_request_set_data() of the deferred
- *   request. Functions with a `destroy` of their own, and callbacks that are called once, say so.
+ *   `destroy`, which runs after it: the one of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
+ *   Functions with a `destroy` of their own, and callbacks that are called once, say so.
  * - Handles of a worker are not given back to other threads: an apus_websocket is used by its worker only, until its close
  *   event returns, an apus_timer by the worker that started it. Other threads reach them by apus_executor_post(), and sockets by
  *   apus_rooms_publish(). An apus_executor, apus_rooms or apus_server is freed when no other thread uses it.
@@ -772,8 +772,8 @@ extern "C" {
 
 /**
  * Makes all memory of the library come from these functions, except for its cryptography and compression, which are in C and
- * use malloc(3). It has to be the first call of the library in the process. Errors: APUS_STATE if the library has memory
- * already; APUS_INVALID if a function is NULL.
+ * use malloc(3). It has to be the first call of the library in the process.
+ * Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
  */
 apus_status apus_set_allocator(const struct apus_allocator *allocator);
 
@@ -1267,8 +1267,8 @@ apus_status apus_server_listen_tls(struct apus_server *server, const char *addre
 /**
  * Listens on the addresses of a configuration, too, and serves its sites there. The workers, the limits and `server_header` of
  * its `[global]` apply to the server from then on, in place of what was set before: call setters after it. The account, the
- * control socket and the level of the log are for the program `apus`. The configuration stays with the caller. Errors:
- * APUS_INVALID, APUS_STATE, APUS_IO.
+ * control socket and the level of the log are for the program `apus`. The configuration stays with the caller.
+ * Errors: APUS_INVALID, APUS_STATE, APUS_IO.
  */
 apus_status apus_server_config(struct apus_server *server,
                                const struct apus_config *config);

@@ -114,8 +114,8 @@ unsafe impl GlobalAlloc for HookedAllocator {
 }
 
 /// Makes all memory of the library come from these functions, except for its cryptography and compression, which are in C and
-/// use malloc(3). It has to be the first call of the library in the process. Errors: APUS_STATE if the library has memory
-/// already; APUS_INVALID if a function is NULL.
+/// use malloc(3). It has to be the first call of the library in the process.
+/// Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_set_allocator(allocator: Option<&ApusAllocator>) -> ApusStatus {
     let given = allocator.and_then(|allocator| {

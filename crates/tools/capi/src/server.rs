@@ -569,8 +569,8 @@ pub extern "C" fn apus_server_listen_tls(
 
 /// Listens on the addresses of a configuration, too, and serves its sites there. The workers, the limits and `server_header` of
 /// its `[global]` apply to the server from then on, in place of what was set before: call setters after it. The account, the
-/// control socket and the level of the log are for the program `apus`. The configuration stays with the caller. Errors:
-/// APUS_INVALID, APUS_STATE, APUS_IO.
+/// control socket and the level of the log are for the program `apus`. The configuration stays with the caller.
+/// Errors: APUS_INVALID, APUS_STATE, APUS_IO.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_server_config(
     server: Option<&mut ApusServer>,

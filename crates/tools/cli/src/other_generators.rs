@@ -105,7 +105,7 @@ fn wrk(arguments: &[&str]) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// ab: `-n 10000 -c 100 -k URL`. Without `-k` each request has a connection of its own.
+/// ab: `-n 10000 -c 100 -k URL`. Without `-k` each request has its own connection.
 fn ab(arguments: &[&str]) -> Result<Vec<String>, String> {
     let valued = ["-n", "-c", "-t", "-s", "-p", "-u", "-T", "-H", "-C", "-m"];
     let mut out: Vec<String> = pair("--threads", "1").into();

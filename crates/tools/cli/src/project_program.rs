@@ -1,4 +1,4 @@
-//! The program of the project in the current folder, which responds to commands of its own.
+//! The program of the project in the current folder, which responds to its own commands.
 
 use std::process::Command;
 

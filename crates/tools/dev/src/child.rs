@@ -12,7 +12,7 @@ use tokio::time::timeout;
 /// How long a process may take to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A child with a process group of its own. It is killed when this is dropped, and ends when this process does.
+/// A child with a separate process group. It is killed when this is dropped, and ends when this process does.
 pub(crate) struct DependentChild {
     child: Child,
     /// A child of this process has ended.

@@ -1,4 +1,4 @@
-//! PostgreSQL, MariaDB and Redis of Debian's packages, each on a Unix socket in a folder of its own.
+//! PostgreSQL, MariaDB and Redis of Debian's packages, each on a Unix socket in its own folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

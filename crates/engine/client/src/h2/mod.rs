@@ -1,4 +1,4 @@
-//! HTTP/2 to an origin (RFC 9113): the driver of a connection, on a task of its own.
+//! HTTP/2 to an origin (RFC 9113): the driver of a connection, on a separate task.
 //!
 //! # Memory
 //!

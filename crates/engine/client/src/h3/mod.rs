@@ -1,4 +1,4 @@
-//! HTTP/3 to an origin (RFC 9114): the driver of a connection, on a task of its own, and the handshake before it.
+//! HTTP/3 to an origin (RFC 9114): the driver of a connection, on a separate task, and the handshake before it.
 //!
 //! The connections of a worker share a UDP socket, which exists as long as one of them does. Nothing is sent as early
 //! data (RFC 8470): an attacker could repeat it.

@@ -323,7 +323,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
                 body: request_body.give_back(),
             }));
         } else if let ResponseState::Body(sender) = response {
-            // The reader waits in a task of its own, with another waker than this one, and is woken.
+            // The reader waits in a separate task, with another waker than this one, and is woken.
             let cx = Context::from_waker(Waker::noop());
             sender.end(Err(error), &cx);
         }
@@ -344,7 +344,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
         }
         self.shared.open.set(0);
         loop {
-            // A statement of its own: `while let` would hold the borrow during the loop, in which senders are woken
+            // A separate statement: `while let` would hold the borrow during the loop, in which senders are woken
             // and bodies dropped.
             let next = self.shared.queue.borrow_mut().pop_front();
             let Some(waiting) = next else { break };

@@ -199,7 +199,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
 
     pub(super) fn await_response(&mut self, key: StreamKey<P::Id>) {
         if let Some(stream) = self.table.get(key)
-            // If there is a response already, its body has deadlines of its own.
+            // If there is a response already, its body has its own deadlines.
             && stream.response_slot.is_some()
         {
             let by = after(stream.timeouts.first_byte);

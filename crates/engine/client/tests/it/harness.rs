@@ -19,7 +19,7 @@ use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method};
 /// How long a test waits for what must come. Long, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An origin. It serves each connection on a thread of its own.
+/// An origin. It serves each connection on a separate thread.
 pub(crate) struct RawOrigin {
     pub(crate) address: SocketAddr,
     failures: Receiver<String>,

@@ -113,7 +113,7 @@ impl Http2Connection<'_> {
             () if open => NEVER,
             () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
                 .max(deadline_from(timers.idle.since(), LINGER_AT_END)),
-            // A frame that is incomplete has a deadline of its own, which counts as slowness.
+            // A frame that is incomplete has its own deadline, which counts as slowness.
             () if self.streams.requests == 0 && timers.partial_since != NEVER => NEVER,
             () if self.streams.requests == 0 => {
                 deadline_from(timers.idle.since(), limits.head_timeout)

@@ -19,8 +19,8 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         self.requests += 1;
         self.budget.requests += 1;
         let kind = request.kind;
-        // A tunnel lives for hours, and each has two sides: without a limit of its own, one connection would hold as
-        // many as it may have streams.
+        // A tunnel lives for hours, and each has two sides: without its own limit, one connection would hold as many
+        // as it may have streams.
         if kind.is_connect() && self.streams.tunnels() >= self.limits.h2_max_tunnels {
             return self.refuse(
                 key,

@@ -66,7 +66,7 @@ impl fmt::Debug for TicketSecret {
     }
 }
 
-/// The secrets of session tickets that are in use, for all sites of a process. Each site has keys of its own.
+/// The secrets of session tickets that are in use, for all sites of a process. Each site has its own keys.
 ///
 /// While it is empty, clients get no tickets.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use apus_net::ListenerPlan;
 
 use crate::harness::{Server, collector, local, paths, plan};
 
-/// What an attacker wants to be taken for a request of its own.
+/// What an attacker wants to be taken for a separate request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Sends a message with a request behind it and sees it refused.

@@ -90,8 +90,8 @@ impl Server {
     }
 }
 
-/// Runs the test of this name alone in a process of its own. Returns whether this is that process,
-/// in which the test continues.
+/// Runs the test of this name alone in a separate process. Returns whether this is that process, in
+/// which the test continues.
 pub(crate) fn in_own_process(test: &str) -> bool {
     in_own_process_with(test, &mut Command::new(std::env::current_exe().unwrap()))
 }

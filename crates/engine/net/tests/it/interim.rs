@@ -233,7 +233,7 @@ fn nothing_follows_the_head_of_the_response_over_http2() {
     }
 }
 
-/// Sends a hint from a task of its own, as a connection to an origin does.
+/// Sends a hint from a separate task, as a connection to an origin does.
 fn hinting_from_another_task(gate: &Gate) -> Arc<dyn ServiceFactory> {
     let gate = gate.clone();
     service(move |request| {

@@ -219,7 +219,7 @@ fn a_client_that_takes_less_than_the_rate_is_cut() {
         limits,
         service(|request| match request.path() {
             "/whole" => ok(vec![b'x'; 64 << 20]).into(),
-            // Each of its frames is a write of its own.
+            // Each of its frames is a separate write.
             _ => ok(frames(None, |_| {
                 Poll::Ready(Some(Ok(Frame::Data(vec![b'x'; 10_000].into()))))
             }))

@@ -1,4 +1,4 @@
-//! Workers: each is pinned to a core of its own, and blocking work runs on other threads.
+//! Workers: each is pinned to its own core, and blocking work runs on other threads.
 
 use std::num::NonZeroUsize;
 

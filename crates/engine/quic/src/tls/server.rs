@@ -30,7 +30,7 @@ pub trait SelectServerTls: Send + Sync + 'static {
 /// TLS of one site: certificates, rules for client certificates, ALPN protocols and sessions.
 pub struct QuicServerTls {
     config: Arc<rustls::ServerConfig>,
-    /// The same for version 2, with sessions of its own: none is resumed in another version (RFC 9369 section 5).
+    /// The same for version 2, with its own sessions: none is resumed in another version (RFC 9369 section 5).
     config_of_version_2: Arc<rustls::ServerConfig>,
     site: Option<Arc<dyn Any + Send + Sync>>,
 }

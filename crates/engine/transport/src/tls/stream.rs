@@ -192,7 +192,7 @@ impl TlsStream {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(error) => {
-                // A message that is larger than rustls takes has no alert of its own.
+                // A message that is larger than rustls takes has no separate alert.
                 if error.kind() == io::ErrorKind::InvalidData {
                     self.session.send_close_notify();
                     let _ = self.poll_flush(cx);

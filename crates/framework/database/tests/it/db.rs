@@ -71,7 +71,7 @@ fn handlers_run_statements_on_each_database_by_its_address() {
             assert_eq!(user.name, "Łukasz's ?", "{}", fresh.address);
         };
         is_found(worker.send(get(&target)));
-        // Another worker has connections of its own.
+        // Another worker has its own connections.
         std::thread::scope(|scope| {
             scope.spawn(|| is_found(LocalClient::of(&find).send(get(&target))));
         });

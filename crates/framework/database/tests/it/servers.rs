@@ -101,7 +101,7 @@ fn a_statement_waits_for_a_connection_only_for_the_time_that_is_allowed() {
         assert!(matches!(late, Error::PoolTimedOut), "{late:?}");
         drop(used);
         sqlx::query("SELECT 1").execute(&db).await.unwrap();
-        // A pool of sqlx has connections of its own.
+        // A pool of sqlx has its own connections.
         let _used = db.acquire().await.unwrap();
         let mut transaction = db.pool().begin().await.unwrap();
         sqlx::query("SELECT 1")

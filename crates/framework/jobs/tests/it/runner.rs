@@ -84,7 +84,7 @@ fn a_stop_waits_for_jobs_and_gives_back_those_that_take_longer() {
 /// The environment variable with the database of the process that is killed.
 const KILLED: &str = "APUS_TEST_KILLED_RUNNER";
 
-/// Not a test of its own: the process of the next test.
+/// Not a separate test: the process of the next test.
 #[test]
 fn killed_runner_process() {
     let Ok(address) = std::env::var(KILLED) else {

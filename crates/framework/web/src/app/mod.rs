@@ -137,7 +137,7 @@ impl App {
         self.add_route(Some(method), path, handler, Location::caller())
     }
 
-    /// Adds a route for all methods without a route of their own.
+    /// Adds a route for all methods without their own route.
     #[must_use]
     #[track_caller]
     pub fn any<M: 'static>(self, path: &str, handler: impl Handler<M>) -> Self {

@@ -30,7 +30,7 @@ pub(super) struct RouteTable {
     pub(super) groups: Vec<RouteGroup>,
     pub(super) named: NamedRoutes,
     pub(super) errors: Vec<RouteError>,
-    /// Whether a group has rules of its own for errors.
+    /// Whether a group has its own rules for errors.
     pub(super) has_group_errors: bool,
     /// Routes, and mounts with their services, in the order in which they were added.
     order: Vec<ListedItem>,
@@ -45,7 +45,7 @@ pub(super) struct HostRoutes {
     pub(super) mounts: Vec<MountEntry>,
     /// The longest path first.
     pub(super) fallbacks: Vec<FallbackEntry>,
-    /// The paths of the groups with rules of their own for errors, the longest first.
+    /// The paths of the groups with their own rules for errors, the longest first.
     pub(super) group_paths: Vec<(Box<str>, usize)>,
 }
 
@@ -431,7 +431,7 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Remembers the path of a group with rules of its own for errors, which hold for unknown paths in it.
+    /// Remembers the path of a group with its own rules for errors, which hold for unknown paths in it.
     fn add_group_path(&mut self, app: &App, prefix: &str, host: usize, group: usize) {
         if app.errors.is_default() {
             return;

@@ -47,7 +47,7 @@ pub(crate) struct Route {
 /// A handler and its layers.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    /// `None` stands for all methods without an endpoint of their own.
+    /// `None` stands for all methods without their own endpoint.
     pub(crate) method: Option<Method>,
     pub(crate) handler: Arc<dyn AnyHandler>,
     /// The layers of its groups, outermost first, then the layers of the handler.
@@ -194,7 +194,7 @@ impl Route {
             .or_else(|| of(None))
     }
 
-    /// Whether the route has an endpoint of its own for a method.
+    /// Whether the route has its own endpoint for a method.
     pub(crate) fn has_method(&self, method: &Method) -> bool {
         let mut methods = self.methods.iter();
         methods.any(|endpoint| endpoint.method.as_ref() == Some(method))

@@ -94,7 +94,7 @@ impl RoutePattern {
                 is_constrained = true;
             }
             let default = if is_rest { ".+" } else { "[^/]+?" };
-            // A group of its own keeps the alternatives of a constraint together.
+            // A separate group keeps the alternatives of a constraint together.
             let _ = write!(
                 whole,
                 "{}((?:{}))",

@@ -134,7 +134,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Serves another application on an address of its own, with the same workers and limits: metrics for a network that
+    /// Serves another application on a separate address, with the same workers and limits: metrics for a network that
     /// clients do not reach, for example.
     ///
     /// ```no_run

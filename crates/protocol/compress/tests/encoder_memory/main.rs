@@ -1,4 +1,4 @@
-//! A program of its own for the one test that measures the memory of its process.
+//! A separate program for the one test that measures the memory of its process.
 
 #[cfg(test)]
 mod measured;

@@ -1,4 +1,4 @@
-//! Field values with a grammar of their own (RFC 9110), parsed into types that are only valid.
+//! Field values with their own grammar (RFC 9110), parsed into types that are only valid.
 
 pub mod accept;
 mod accept_encoding;

@@ -461,7 +461,7 @@ impl CertificateWorker {
         obtain(&self.order_at(provider), state).await
     }
 
-    /// Orders a certificate for trial, in a folder of its own.
+    /// Orders a certificate for trial, in a separate folder.
     async fn try_staging(&self, staging: &AcmeProvider, failures: u32) -> Result<(), IssueError> {
         let store = CertificateStore::in_folder(self.shared.store.folder().join("staging"));
         let mut state = CertificateState {

@@ -52,7 +52,7 @@ keys! {
 keys! {
     /// Settings of the whole server.
     pub(super) struct Global {
-        /// Worker threads, each pinned to a core of its own. 0: one per core.
+        /// Worker threads, each pinned to its own core. 0: one per core.
         worker_threads: Int<0, 1024> = Int(0),
         /// Connections per worker. Beyond it, the connection that has been idle longest is closed
         /// for a new one.
@@ -493,12 +493,12 @@ keys! {
         r#return: Return,
         /// The origins of a reverse proxy: the name of a group of the site, or a URL. A path, as in
         /// `"app/"` or `"http://127.0.0.1:3000/v1/"`, replaces the path of the location; otherwise
-        /// the path is unchanged. Locations without a handler of their own inherit it.
+        /// the path is unchanged. Locations without their own handler inherit it.
         upstream: UpstreamName,
         /// The PHP servers that run scripts below the root: the socket of PHP-FPM as
         /// `"/run/php/php-fpm.sock"`, `"host:port"`, several of them, or the name of a group of the
         /// site with `protocol = "fastcgi"`. Other files are served as they are. Locations without
-        /// a handler of their own inherit it.
+        /// their own handler inherit it.
         php_fastcgi: OneOrMore<PhpAddress>,
         /// Settings for PHP over FastCGI.
         fastcgi: Fastcgi,

@@ -78,7 +78,7 @@ keys! {
         /// The time in which a node that came back reaches its full share, in seconds; 0: at once.
         slow_start: Seconds<0, YEAR> = Seconds::new(0),
         /// The PROXY protocol header at the start of connections, which names the client. Each
-        /// client then has connections of its own.
+        /// client then has its own connections.
         send_proxy: ProxyHead,
         /// Statuses that count as failures of the node, for `passive`, `breaker` and `ejection`:
         /// `[500, "5xx"]`.
@@ -139,7 +139,7 @@ keys! {
     pub(crate) struct UpstreamNode {
         /// Its address: `"host:port"`, `"[::1]:port"`, `"unix:/path"`, `"https://host:port"`, or
         /// `"srv:_http._tcp.example.com"` for the SRV records of a name. Each address of a name is
-        /// a node of its own.
+        /// a separate node.
         addr [required]: NodeAddress,
         /// The name in logs and for `apus upstream`. By default its address as it is written.
         name: Text,

@@ -338,7 +338,7 @@ impl AcmeDefaults {
         }
     }
 
-    /// Whether each name of a site has a certificate of its own.
+    /// Whether each name of a site has its own certificate.
     pub(super) fn is_per_name(&self, tls: &Setting<Tls>) -> bool {
         let scope = if tls.acme_certificate_per.given {
             *tls.acme_certificate_per

@@ -31,7 +31,7 @@ pub(super) struct ResolvedTls {
     pub(super) http3: Option<Http3Settings>,
     /// The certificates that are ordered by ACME.
     pub(super) acme: Vec<ManagedCertificate>,
-    /// Whether each name has a certificate of its own.
+    /// Whether each name has its own certificate.
     pub(super) is_certified_by_name: bool,
     /// Certificates on demand.
     pub(super) on_demand: Option<OnDemandPlan>,

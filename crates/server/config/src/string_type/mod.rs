@@ -1,4 +1,4 @@
-//! Types of values with a syntax of their own: addresses, names, patterns, statuses.
+//! Types of values with their own syntax: addresses, names, patterns, statuses.
 //!
 //! Each is parsed by the type of the service that uses it, so that a value which is read is valid
 //! there.

@@ -1,4 +1,4 @@
-//! The supervisor of a pool, which starts, replaces and kills its workers on a thread of its own.
+//! The supervisor of a pool, which starts, replaces and kills its workers on a separate thread.
 
 mod boot;
 mod folder;

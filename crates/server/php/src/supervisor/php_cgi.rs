@@ -210,7 +210,7 @@ pub fn children_of(plan: &WorkerPoolPlan) -> usize {
     plan.max.saturating_add(SPARE_CHILDREN)
 }
 
-/// Starts PHP that listens on `socket`, with this number of children, in a process group of its own. It ends
+/// Starts PHP that listens on `socket`, with this number of children, in a separate process group. It ends
 /// with the thread that started it. Its standard error is a pipe.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ struct PhpGuard {
 const GUARD: &str = "trap '' HUP INT QUIT TERM; read -r line; kill -s KILL 0";
 
 impl PhpCgiProcess {
-    /// Takes the master of a process group of its own, which `account` runs if it is another user.
+    /// Takes the master of a separate process group, which `account` runs if it is another user.
     pub(super) fn new(master: Child, account: Option<&SystemAccount>) -> io::Result<Self> {
         let pid = i32::try_from(master.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(io::ErrorKind::InvalidData)?;

@@ -244,7 +244,7 @@ impl<'a> Helper<'a> {
             let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
         }
         for pool in config.pools() {
-            // By default each user of a server has a folder of its own.
+            // By default each user of a server has its own folder.
             let folder = if pool.folder == default_pool_folder(0) {
                 default_pool_folder(self.account.uid)
             } else {

@@ -163,7 +163,7 @@ impl SiteState {
     }
 
     /// Whether an application that removes parameters, or takes `\` for a slash, reads a path of another location
-    /// that has rules of its own.
+    /// that has its own rules.
     fn leads_to_closed_location(&self, request: &Request, index: usize) -> bool {
         let path = request.normal_path().unwrap_or_default();
         let Some(other) = path::reading_without_parameters(path) else {

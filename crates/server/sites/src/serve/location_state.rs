@@ -40,7 +40,7 @@ pub(super) struct LocationState {
     pub(super) is_internal: bool,
     pub(super) allows_encoded_slash: bool,
     pub(super) redirects_to_slash: bool,
-    /// Whether it has layers of its own, is internal, or has a fixed response.
+    /// Whether it has its own layers, is internal, or has a fixed response.
     pub(super) has_own_rules: bool,
 }
 

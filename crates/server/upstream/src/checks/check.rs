@@ -1,4 +1,4 @@
-//! One health check of a node, over a connection of its own.
+//! One health check of a node, over a separate connection.
 
 use std::rc::Rc;
 

@@ -89,7 +89,7 @@ impl FastCgiApplication {
         new
     }
 
-    /// Sends the request of a health check over a connection of its own. It does not wait for others.
+    /// Sends the request of a health check over a separate connection. It does not wait for others.
     pub(crate) async fn send_check(
         self: &Arc<Self>,
         connection: FastCgiClient,

@@ -226,7 +226,7 @@ impl Server {
         );
     }
 
-    /// Asks it to stop, and waits for its end with a status of its own. Returns what it wrote.
+    /// Asks it to stop, and waits for its end with a distinct status. Returns what it wrote.
     pub(crate) fn stop_with(mut self, code: i32) -> String {
         assert_eq!(self.end().code(), Some(code), "{}", self.log());
         self.log()

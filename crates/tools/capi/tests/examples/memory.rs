@@ -14,7 +14,7 @@ use crate::harness::{
 };
 use crate::services::{PhpCgi, serve_origin};
 
-/// An example under memcheck, which ends with a status of its own after a finding.
+/// An example under memcheck, which ends with a distinct status after a finding.
 fn under_valgrind(source: &str, arguments: &[&str]) -> Server {
     prepare_under_valgrind(source, C, |_, _| {}, arguments)
 }

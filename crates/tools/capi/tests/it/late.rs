@@ -19,7 +19,7 @@ fn until_held(program: &mut Program, count: usize) {
     });
 }
 
-/// A request over a connection of its own, whose body does not end.
+/// A request over a separate connection, whose body does not end.
 fn post(port: u16, path: &str) -> TcpStream {
     let mut stream = connect(port);
     let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");

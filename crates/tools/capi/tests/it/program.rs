@@ -179,7 +179,7 @@ pub(crate) fn exchange(port: u16, request: &str) -> Reply {
     }
 }
 
-/// A request without a body, with further field lines, over a connection of its own.
+/// A request without a body, with further field lines, over a separate connection.
 pub(crate) fn get_with(port: u16, path: &str, fields: &str) -> Reply {
     exchange(
         port,

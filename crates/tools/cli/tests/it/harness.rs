@@ -219,7 +219,7 @@ impl Apus {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until the log contains the text, and returns it. A thread of its own writes the log, so that a line may come
+    /// Waits until the log contains the text, and returns it. A separate thread writes the log, so that a line may come
     /// after the response to the request or command that it is about.
     pub(crate) fn wait_for_log(&self, text: &str) -> String {
         wait_until(&format!("the log contains {text:?}"), || {

@@ -50,7 +50,7 @@ where
     address
 }
 
-/// An origin on a thread of its own, whose script is a function.
+/// An origin on a separate thread, whose script is a function.
 pub(super) struct Scripted {
     pub(super) address: SocketAddr,
     thread: JoinHandle<()>,

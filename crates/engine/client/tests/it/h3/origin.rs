@@ -24,7 +24,7 @@ use tokio::task::LocalSet;
 
 use crate::harness::PATIENCE;
 
-/// An origin on a thread of its own, which serves one connection.
+/// An origin on a separate thread, which serves one connection.
 pub(super) struct ScriptedOrigin {
     pub(super) address: SocketAddr,
     pub(super) authority: CertificateAuthority,

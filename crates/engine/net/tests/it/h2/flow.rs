@@ -41,7 +41,7 @@ fn a_stream_gets_as_much_as_its_window_holds_rfc_9113_section_6_9_1() {
         so_far += more as usize;
         assert_eq!(got(&mut peer, stream), so_far);
     }
-    // Another stream has a window of its own.
+    // Another stream has its own window.
     let other = peer.get("/");
     assert_eq!(got(&mut peer, other), 1000);
     peer.send(window_update(stream, 1 << 20));

@@ -25,7 +25,7 @@ use crate::harness::{PATIENCE, text};
 /// The control stream of a server, which is the first that it opens.
 const SERVER_CONTROL: u64 = 3;
 
-/// A connection with a runtime of its own, which runs while a method waits.
+/// A connection with its own runtime, which runs while a method waits.
 pub(crate) struct H3Client {
     runtime: Runtime,
     local: LocalSet,

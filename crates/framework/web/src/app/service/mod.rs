@@ -29,7 +29,7 @@ pub(super) struct AppService {
     hosts: Vec<HostService>,
     names_of_hosts: ServerNames,
     groups: Vec<GroupService>,
-    /// Whether a group has rules of its own for errors.
+    /// Whether a group has its own rules for errors.
     pub(super) has_group_errors: bool,
     /// Whether a group allows encoded slashes.
     allows_encoded_slash: bool,
@@ -65,7 +65,7 @@ pub(super) use errors::RequestPath;
 #[derive(Default)]
 pub(crate) struct RouteTarget {
     host: usize,
-    /// The host that the request names, if it has routes of its own.
+    /// The host that the request names, if it has its own routes.
     named_host: Option<usize>,
     what: RouteTargetKind,
     /// The path in normal form, if the path of the request is not.

@@ -60,7 +60,7 @@ async fn chat(mut socket: WebSocket, Path(name): Path<String>) {
 mod inner {
     use apus::get;
 
-    /// In a module of its own, and private to it but for its route.
+    /// In a separate module, and private to it but for its route.
     #[get("/macros/inner")]
     pub(super) async fn show() -> impl apus::IntoResponse {
         "inner"

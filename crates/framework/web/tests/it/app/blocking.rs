@@ -113,7 +113,7 @@ struct Gate {
     leave: Arc<Mutex<Receiver<()>>>,
 }
 
-/// Waits on a thread of its own.
+/// Waits on a separate thread.
 #[get("/wait/{id}")]
 #[handler(blocking)]
 fn wait(State(gate): State<Gate>, Path(mut id): Path<u32>) -> apus::Result<String> {

@@ -92,7 +92,7 @@ fn app() -> App {
 fn each_request_has_its_language_on_every_worker() {
     let server = TestServer::with_workers(app(), 2);
     for _ in 0..20 {
-        // Each client has a connection of its own, which any worker may accept.
+        // Each client has its own connection, which any worker may accept.
         for (accepted, expected, language) in [
             ("pl-PL, en;q=0.5", "Cześć, &lt;Ada&gt;! 22 ptaki", "pl"),
             ("en-GB, pl;q=0.5", "Hello, &lt;Ada&gt;! 22 birds", "en"),

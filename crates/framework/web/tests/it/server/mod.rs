@@ -145,7 +145,7 @@ fn tasks_run_beside_the_workers_and_end_with_the_server() {
     assert_eq!(Arc::strong_count(&runs), 1);
 }
 
-/// The log of all threads without a subscriber of their own, from the first call on.
+/// The log of all threads without their own subscriber, from the first call on.
 fn log() -> &'static Mutex<Vec<u8>> {
     static LOG: OnceLock<Mutex<Vec<u8>>> = OnceLock::new();
     struct Writer;

@@ -220,7 +220,7 @@ fn events_are_sent_over_http2() {
             assert_eq!(data, format!("data: {n}\n\n"));
         }
         drop(sender);
-        // The end may be a frame of its own.
+        // The end may be a separate frame.
         while let Some(data) = body.data().await {
             assert_eq!(data.unwrap(), "");
         }

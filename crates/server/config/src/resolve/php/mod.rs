@@ -265,7 +265,7 @@ impl PhpResolver<'_> {
             ));
             return None;
         }
-        // A location with its own keys about connections gets a group of its own.
+        // A location with its own keys about connections gets a separate group.
         let is_own = self.has_servers || self.own.is_some_and(|own| !of_group(own).is_empty());
         let pattern = self.pattern.filter(|_| is_own);
         let suffix = pattern.map(|pattern| format!(" {}", pattern.value.0));

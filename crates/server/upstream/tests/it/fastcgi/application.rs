@@ -1,4 +1,4 @@
-//! A FastCGI application on a thread of its own, with processes that serve one connection at a time.
+//! A FastCGI application on a separate thread, with processes that serve one connection at a time.
 
 use std::path::PathBuf;
 use std::rc::Rc;

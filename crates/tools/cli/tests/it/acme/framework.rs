@@ -95,10 +95,10 @@ fn an_application_prefers_a_chain_and_names_are_converted() {
     assert!(error.to_string().contains("underscore"), "{error}");
 }
 
-/// Set for the process of a test that has a network of its own.
+/// Set for the process of a test that has its own network.
 const OWN_NETWORK: &str = "APUS_TEST_OWN_NETWORK";
 
-/// A command that runs its arguments in a network of their own, in which all ports are free.
+/// A command that runs its arguments in a separate network, in which all ports are free.
 fn own_network() -> Command {
     let namespaces: &[&str] = if is_root() {
         &["--net"]
@@ -118,7 +118,7 @@ fn has_own_network() -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Runs a test of this file again, in a process with a network of its own.
+/// Runs a test of this file again, in a process with its own network.
 fn run_in_own_network(name: &str) {
     let output = own_network()
         .arg(std::env::current_exe().unwrap())
@@ -139,7 +139,7 @@ fn run_in_own_network(name: &str) {
 /// `App::serve_tls` needs the ports 80 and 443.
 #[test]
 fn an_application_is_served_at_the_ports_of_the_web() {
-    // Without a network of its own, it takes the ports of this machine.
+    // Without its own network, it takes the ports of this machine.
     if std::env::var_os(OWN_NETWORK).is_none() && has_own_network() {
         return run_in_own_network("an_application_is_served_at_the_ports_of_the_web");
     }

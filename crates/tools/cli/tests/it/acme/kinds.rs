@@ -141,7 +141,7 @@ fn the_chain_of_the_preferred_authority_is_used() {
         }
         assert!(!apus.log().contains("offers no chain"), "{}", apus.log());
     }
-    // An authority that is not among them: the usual chain, and a warning. A site has a choice of its own.
+    // An authority that is not among them: the usual chain, and a warning. A site has its own choice.
     let key = "acme_preferred_chain = \"Nobody\"\nacme_folder = \"nobody\"";
     test.configure("", "\"shop.example.com\"", "");
     let text = test.home.read("apus.toml");

@@ -1,4 +1,4 @@
-//! A certificate authority for tests: pebble, with a DNS server of its own (pebble-challtestsrv), from Let's Encrypt.
+//! A certificate authority for tests: pebble, with its own DNS server (pebble-challtestsrv), from Let's Encrypt.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Servers with folders of their own, as on several machines, that share certificates through Redis or PostgreSQL; and servers
+//! Servers with their own folders, as on several machines, that share certificates through Redis or PostgreSQL; and servers
 //! with one folder.
 
 use std::fs;

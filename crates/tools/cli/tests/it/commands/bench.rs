@@ -447,7 +447,7 @@ fn bench_compares_servers_that_it_starts_and_stops() {
 #[test]
 fn bench_measures_the_memory_of_idle_connections_and_the_growth_under_load() {
     let home = Home::new();
-    // A file of its own: pages that processes of other tests share count less.
+    // A separate file: pages that processes of other tests share count less.
     let apus = home.path("measured-apus");
     std::fs::copy(env!("CARGO_BIN_EXE_apus"), &apus).unwrap();
     let server = |name: &str, keep_alive: u32| {
@@ -542,7 +542,7 @@ fn a_terminal_shows_the_load_while_it_goes_on() {
     let home = Home::new();
     let port = free_port();
     let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
-    // `script` runs a command on a terminal of its own.
+    // `script` runs a command on a separate terminal.
     let on_terminal = |term: &str, more: &str| {
         let apus = env!("CARGO_BIN_EXE_apus");
         let command = format!(

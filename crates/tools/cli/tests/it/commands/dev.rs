@@ -1,6 +1,6 @@
 //! `apus dev`: builds, runs and restarts an application, and shows its mistakes.
 //!
-//! Most tests have a Cargo of their own, which builds nothing: the program of a project is a script that runs
+//! Most tests have their own Cargo, which builds nothing: the program of a project is a script that runs
 //! [`application`] of these tests, and its only source file is the name of the version.
 
 use std::env;
@@ -241,7 +241,7 @@ fn busy_application() {
     }
 }
 
-/// Runs [`application`] in a process of its own, on a socket.
+/// Runs [`application`] in a separate process, on a socket.
 pub(crate) fn application_command(socket: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
@@ -414,7 +414,7 @@ fn a_restart_waits_for_a_post_that_is_on_its_way_over_a_kept_connection() {
     let project = DevProject::new();
     project.change("busy");
     let apus = project.develop();
-    // The workers of `apus dev` have connections of their own.
+    // The workers of `apus dev` have their own connections.
     let mut clients: Vec<_> = (0..8).map(|_| connect(apus.address())).collect();
     let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n";
     let mut respond = |connection: &str, between: &dyn Fn()| {

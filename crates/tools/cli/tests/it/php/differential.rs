@@ -78,7 +78,7 @@ fn open_doors(stack: &Stack) -> Doors {
             "" => String::new(),
             script => format!(", script = \"{script}\""),
         };
-        // A worker of its own would wait for a process while the one before it ends.
+        // A separate worker would wait for a process while the one before it ends.
         let max = if front == "/fresh.php" { 2 } else { 1 };
         let address = site(
             &php,

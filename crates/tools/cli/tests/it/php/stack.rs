@@ -1,5 +1,5 @@
 //! PHP-FPM, MariaDB and the applications of Debian's packages, which `tests/origins/php/stack` runs
-//! in a folder of their own and ends with the process of the tests.
+//! in a separate folder and ends with the process of the tests.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -33,7 +33,7 @@ impl Stack {
         SHARED.get_or_init(|| Self::start(4, &parts))
     }
 
-    /// PHP-FPM alone, for tests that do not disturb it; each has a folder of its own there.
+    /// PHP-FPM alone, for tests that do not disturb it; each has a separate folder there.
     pub(crate) fn scripts() -> &'static Self {
         static SCRIPTS: OnceLock<Stack> = OnceLock::new();
         SCRIPTS.get_or_init(|| Self::php(3))

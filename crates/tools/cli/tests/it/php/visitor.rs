@@ -34,7 +34,7 @@ impl ClientProtocol {
     }
 }
 
-/// A visitor with cookies of its own.
+/// A visitor with its own cookies.
 pub(crate) struct Visitor {
     cookies: TempDir,
     protocol: ClientProtocol,

@@ -49,7 +49,7 @@ fn files_are_served_while_hanging_requests_use_all_descriptors_that_they_get() {
             stream
         })
         .collect();
-    // Each request has a connection of its own, and the first of a round reads a new file.
+    // Each request has its own connection, and the first of a round reads a new file.
     for round in 0..20 {
         let name = format!("site/{round}.html");
         home.write(&name, "new");

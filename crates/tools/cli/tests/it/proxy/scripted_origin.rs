@@ -12,7 +12,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::harness::{is_open, wait_until};
 
-/// An origin that listens on a port of its own, with a thread for each connection, until it is dropped.
+/// An origin that listens on its own port, with a thread for each connection, until it is dropped.
 pub(crate) struct ScriptedOrigin {
     address: SocketAddr,
     state: Arc<State>,

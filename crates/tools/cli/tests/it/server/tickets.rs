@@ -113,7 +113,7 @@ fn sessions_end_with_the_server_if_their_secrets_are_not_stored() {
     assert!(!test.home.path("acme/tickets/secrets.json").exists());
 }
 
-/// Two machines with folders of their own, whose secrets are in one storage.
+/// Two machines with their own folders, whose secrets are in one storage.
 struct TicketMachines {
     test: TicketTest,
     storage: StorageServer,
