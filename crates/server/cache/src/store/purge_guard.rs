@@ -15,6 +15,8 @@ pub(crate) struct PurgeGuard {
 
 impl PurgeGuard {
     pub(crate) fn new(store: &Store) -> Self {
+        // The number is read under the lock: between the two, a sweep could forget a purge that applies to the
+        // response.
         let mut guarded = locked(&store.shared().guarded_purges);
         let number = store.shared().purges.current();
         *guarded.entry(number).or_default() += 1;
