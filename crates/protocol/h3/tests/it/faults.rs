@@ -355,9 +355,11 @@ fn the_control_stream_begins_with_valid_settings() {
         (frames(&[(4, &integers(&[8, 2]))]), H3Fault::SettingValue),
         (frames(&[(4, &[1])]), H3Fault::FrameSize),
     ] {
-        let mut server = Endpoint::server(config());
         let bytes = [&[0][..], &payload].concat();
+        let mut server = Endpoint::server(config());
         assert_eq!(server.fails(2, &bytes, false), fault.into(), "{bytes:x?}");
+        let mut client = Endpoint::client(config());
+        assert_eq!(client.fails(3, &bytes, false), fault.into(), "{bytes:x?}");
     }
     assert_eq!(
         H3Fault::MissingSettings.code(),
@@ -409,17 +411,170 @@ fn a_client_closes_the_connection() {
             0x105,
         ),
     ] {
-        let mut client = Endpoint::connected_client();
-        let head = request_head(&Method::GET, "/", "host: a");
-        let head = OutgoingRequest::of(&head, "https");
-        client
-            .connection
-            .send_request(0, head, true, &mut Vec::new())
-            .unwrap();
+        let mut client = client_with_request();
         let error = client.fails(id, &bytes, false);
         assert_eq!(error, fault.into(), "{id} {bytes:x?}");
         assert_eq!(error.code(), H3ErrorCode(code), "{id} {bytes:x?}");
     }
+}
+
+/// What a server must not send either, by the stream: 0 is that of the request, and 3, 7, 11 and 15 are streams of the server.
+#[test]
+fn a_client_closes_the_connection_as_a_server_does() {
+    let ok = section(&[(":status", "200")]);
+    let trailers = section(&[("a", "b")]);
+    let headers = frames(&[(1, &ok)]);
+    let after_trailers = |kind| frames(&[(1, &ok), (1, &trailers), (kind, &trailers)]);
+    let field_section = |section: &[u8]| frames(&[(1, section)]);
+    let mut cases: Vec<(u64, Vec<u8>, bool, H3Fault, u64)> = vec![
+        // RFC 9114 section 4.1: frames out of sequence.
+        (0, after_trailers(0), false, H3Fault::UnexpectedFrame, 0x105),
+        (0, after_trailers(1), false, H3Fault::UnexpectedFrame, 0x105),
+        // Section 6.2.
+        (15, vec![0], false, H3Fault::SecondCriticalStream, 0x103),
+        (15, vec![2], false, H3Fault::SecondCriticalStream, 0x103),
+        (15, vec![3], false, H3Fault::SecondCriticalStream, 0x103),
+        (3, vec![], true, H3Fault::ClosedCriticalStream, 0x104),
+        (7, vec![], true, H3Fault::ClosedCriticalStream, 0x104),
+        (11, vec![], true, H3Fault::ClosedCriticalStream, 0x104),
+        // Section 7.1: the stream ends in a frame, and frames of a fixed size.
+        (0, vec![1], true, H3Fault::FrameSize, 0x106),
+        (0, vec![1, 5, 0, 0], true, H3Fault::FrameSize, 0x106),
+        (
+            0,
+            [&headers[..], &[0, 5, 1]].concat(),
+            true,
+            H3Fault::FrameSize,
+            0x106,
+        ),
+        (3, frames(&[(3, &[])]), false, H3Fault::FrameSize, 0x106),
+        (3, frames(&[(3, &[0, 0])]), false, H3Fault::FrameSize, 0x106),
+        (3, frames(&[(7, &[0; 9])]), false, H3Fault::FrameSize, 0x106),
+        (3, frames(&[(7, &[0x40])]), false, H3Fault::FrameSize, 0x106),
+        // RFC 9204 section 4.5: a section without its prefix, a table that has nothing, and an index beyond the static one.
+        (0, field_section(&[]), false, H3Fault::Decompression, 0x200),
+        (
+            0,
+            field_section(&[0xff, 2, 0, 0x80]),
+            false,
+            H3Fault::Decompression,
+            0x200,
+        ),
+        (
+            0,
+            field_section(&[0, 0x80]),
+            false,
+            H3Fault::Decompression,
+            0x200,
+        ),
+        (
+            0,
+            field_section(&[0, 0, 0xff, 36]),
+            false,
+            H3Fault::Decompression,
+            0x200,
+        ),
+        (
+            0,
+            field_section(&[0, 0, 0x80]),
+            false,
+            H3Fault::Decompression,
+            0x200,
+        ),
+        // RFC 9204 section 4.3: a capacity beyond 4096, an insert before it is set, names of no table.
+        (
+            7,
+            vec![0x3f, 0xe2, 0x1f],
+            false,
+            H3Fault::EncoderStream,
+            0x201,
+        ),
+        (7, vec![0xc0, 1, b'a'], false, H3Fault::EncoderStream, 0x201),
+        (
+            7,
+            vec![0x3f, 0xe1, 0x1f, 0xff, 36, 0],
+            false,
+            H3Fault::EncoderStream,
+            0x201,
+        ),
+        (
+            7,
+            vec![0x3f, 0xe1, 0x1f, 0x80, 0],
+            false,
+            H3Fault::EncoderStream,
+            0x201,
+        ),
+        (
+            7,
+            vec![0x3f, 0xe1, 0x1f, 0x00],
+            false,
+            H3Fault::EncoderStream,
+            0x201,
+        ),
+        // RFC 9204 section 4.4: acknowledgements of what was not sent.
+        (11, vec![0x80], false, H3Fault::DecoderStream, 0x202),
+        (11, vec![0x00], false, H3Fault::DecoderStream, 0x202),
+        (11, vec![0x01], false, H3Fault::DecoderStream, 0x202),
+    ];
+    // Section 7.2: frames of another stream, before and after the head.
+    for kind in [3, 4, 7, 0xd, 0xf0700, 0xf0701] {
+        let frame = frames(&[(kind, &[0])]);
+        let behind = [&headers[..], &frame].concat();
+        cases.push((0, frame, false, H3Fault::UnexpectedFrame, 0x105));
+        cases.push((0, behind, false, H3Fault::UnexpectedFrame, 0x105));
+    }
+    for kind in [0, 1, 4, 5] {
+        cases.push((
+            3,
+            frames(&[(kind, &[])]),
+            false,
+            H3Fault::UnexpectedFrame,
+            0x105,
+        ));
+    }
+    for (id, bytes, fin, fault, code) in cases {
+        let mut client = client_with_request();
+        let error = client.fails(id, &bytes, fin);
+        assert_eq!(error, fault.into(), "{id} {bytes:x?}");
+        assert_eq!(error.code(), H3ErrorCode(code), "{id} {bytes:x?}");
+    }
+}
+
+/// RFC 9114 section 7.2.8: each type of HTTP/2 that HTTP/3 has not, on each stream of either role, first and later.
+#[test]
+fn frames_of_http2_close_the_connection() {
+    let fault = H3Error::Protocol(H3Fault::Http2Frame);
+    let messages = [get(&[]), section(&[(":status", "200")])];
+    for kind in [0x2, 0x6, 0x8, 0x9] {
+        let frame = frames(&[(kind, &[])]);
+        for (message, is_client) in messages.iter().zip([false, true]) {
+            let end = || {
+                if is_client {
+                    client_with_request()
+                } else {
+                    Endpoint::connected()
+                }
+            };
+            assert_eq!(end().fails(0, &frame, false), fault);
+            let behind = [frames(&[(1, message)]), frame.clone()].concat();
+            assert_eq!(end().fails(0, &behind, false), fault);
+            let control = if is_client { 3 } else { 2 };
+            assert_eq!(end().fails(control, &frame, false), fault);
+        }
+    }
+    assert_eq!(fault.code(), H3ErrorCode(0x105));
+}
+
+/// A client whose request on stream 0 is sent.
+fn client_with_request() -> Endpoint {
+    let mut client = Endpoint::connected_client();
+    let head = request_head(&Method::GET, "/", "host: a");
+    let head = OutgoingRequest::of(&head, "https");
+    client
+        .connection
+        .send_request(0, head, true, &mut Vec::new())
+        .unwrap();
+    client
 }
 
 #[test]
@@ -432,6 +587,14 @@ fn critical_streams_must_not_be_reset_or_stopped() {
     for id in [3, 7, 11] {
         let mut server = Endpoint::connected();
         let error = server.connection.handle_stop_sending(id, H3ErrorCode(0));
+        assert_eq!(error.unwrap_err(), H3Fault::ClosedCriticalStream.into());
+        let mut client = Endpoint::connected_client();
+        let error = client.connection.handle_reset(id, H3ErrorCode(0));
+        assert_eq!(error.unwrap_err(), H3Fault::ClosedCriticalStream.into());
+    }
+    for id in [2, 6, 10] {
+        let mut client = Endpoint::connected_client();
+        let error = client.connection.handle_stop_sending(id, H3ErrorCode(0));
         assert_eq!(error.unwrap_err(), H3Fault::ClosedCriticalStream.into());
     }
     let mut server = Endpoint::connected();
@@ -471,6 +634,16 @@ fn a_malformed_request_closes_its_stream() {
         (get(&[("te", "gzip")]), MessageFault::ConnectionField),
         (get(&[("upgrade", "h2c")]), MessageFault::ConnectionField),
         (get(&[(":path", "/")]), MessageFault::PseudoField),
+        (get(&[(":method", "GET")]), MessageFault::PseudoField),
+        (get(&[(":scheme", "https")]), MessageFault::PseudoField),
+        (
+            get(&[(":authority", "a.example")]),
+            MessageFault::PseudoField,
+        ),
+        (
+            section(&[valid[0], valid[1], valid[2], ("a", "1"), valid[3]]),
+            MessageFault::PseudoField,
+        ),
         (
             get(&[("a", "1"), (":unknown", "1")]),
             MessageFault::PseudoField,
@@ -511,6 +684,24 @@ fn a_malformed_request_closes_its_stream() {
         );
         assert_eq!(server.connection.open_streams(), 0);
         server.receives_request(4, &get(&[]), true);
+    }
+}
+
+/// RFC 9114 section 4.3: pseudo-header fields are those of the head.
+#[test]
+fn trailers_of_a_request_have_no_pseudo_fields() {
+    for (line, fault) in [
+        ((":path", "/"), MessageFault::PseudoField),
+        ((":status", "200"), MessageFault::PseudoField),
+        (("Upper", "1"), MessageFault::FieldSyntax),
+    ] {
+        let mut server = Endpoint::connected();
+        let bytes = frames(&[(1, &get(&[])), (1, &section(&[line]))]);
+        let events = server.receive(0, &bytes, true).unwrap();
+        assert!(
+            matches!(events.last(), Some(H3Event::Malformed { fault: found, .. }) if *found == H3Fault::Message(fault)),
+            "{line:?} {events:?}"
+        );
     }
 }
 
@@ -605,13 +796,7 @@ fn a_malformed_response_closes_its_stream() {
             message(MessageFault::ContentLength),
         ),
     ] {
-        let mut client = Endpoint::connected_client();
-        let head = request_head(&Method::GET, "/", "host: a");
-        let head = OutgoingRequest::of(&head, "https");
-        client
-            .connection
-            .send_request(0, head, true, &mut Vec::new())
-            .unwrap();
+        let mut client = client_with_request();
         let events = client.receive(0, &bytes, true).unwrap();
         assert!(
             matches!(events.last(), Some(H3Event::Malformed { fault: found, .. }) if *found == fault),

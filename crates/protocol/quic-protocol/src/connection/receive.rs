@@ -99,6 +99,11 @@ impl Connection {
         if is_long && packet.version != Some(self.version) && !self.is_original_initial(&packet) {
             return;
         }
+        // A server has no use for a token (RFC 9000 section 17.2.2). It is dropped and closes nothing: anybody can make
+        // Initial packets.
+        if kind == PacketKind::Initial && self.side.is_client() && !packet.token.is_empty() {
+            return;
+        }
         let opened = match kind {
             PacketKind::OneRtt => self.open_one_rtt(now, &mut packet),
             PacketKind::ZeroRtt => self.open_early(&mut packet),

@@ -13,6 +13,10 @@ mod early_data;
 #[cfg(test)]
 mod flow_control;
 #[cfg(test)]
+mod frame_errors;
+#[cfg(test)]
+mod frame_types;
+#[cfg(test)]
 mod handshake;
 #[cfg(test)]
 mod harness;

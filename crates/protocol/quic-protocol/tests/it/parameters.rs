@@ -90,6 +90,63 @@ fn values_beyond_their_bounds_are_errors_of_either_end() {
     }
 }
 
+/// Section 18: an integer that is cut off, and one with bytes behind it, in each parameter that is an integer.
+#[test]
+fn integers_of_another_length_are_errors_of_either_end() {
+    for id in [0x1, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xa, 0xb, 0xe] {
+        for value in [&[][..], &[0x44], &[0x45, 0x00, 0x00]] {
+            let edit = replaced(id, value);
+            assert_eq!(code_of_client(edit.clone()), Some(0x8), "{id:#x}");
+            assert_eq!(code_of_server(edit), Some(0x8), "{id:#x}");
+        }
+    }
+}
+
+/// Sections 18.2 and 10.3, RFC 9287 section 3: values of a fixed length, and connection IDs of more than 20 bytes.
+#[test]
+fn values_of_another_length_are_errors() {
+    for (id, value) in [
+        (0xc, &[0][..]),
+        (0x2ab2, &[0]),
+        (0xf, &[7; 21]),
+        // What is left of a version.
+        (0x11, &[0, 0, 0, 1, 0, 0, 0]),
+        (0x11, &[]),
+    ] {
+        assert_eq!(code_of_client(replaced(id, value)), Some(0x8), "{id:#x}");
+        assert_eq!(code_of_server(replaced(id, value)), Some(0x8), "{id:#x}");
+    }
+    for (id, value) in [
+        (0x0, &[7; 21][..]),
+        (0x2, &[]),
+        (0x2, &[1; 15]),
+        (0x2, &[1; 17]),
+        (0x10, &[7; 21]),
+    ] {
+        assert_eq!(code_of_client(replaced(id, value)), Some(0x8), "{id:#x}");
+    }
+}
+
+/// Section 18.2: the addresses, a connection ID of 1 to 20 bytes, and a token.
+#[test]
+fn a_preferred_address_has_a_connection_id_and_a_token() {
+    for (id_length, token, is_valid) in [
+        (0, 16, false),
+        (1, 16, true),
+        (20, 16, true),
+        (21, 16, false),
+        (8, 15, false),
+        (8, 17, false),
+    ] {
+        let id = vec![9; usize::from(id_length)];
+        let value = [&[0; 24][..], &[id_length], &id, &vec![3; token]].concat();
+        // With a valid one, the server gives the number of that connection ID to another one, which is another error.
+        let code = code_of_client(replaced(0xd, &value));
+        assert_eq!(code != Some(0x8), is_valid, "{id_length} {token}");
+    }
+    assert_eq!(code_of_client(replaced(0xd, &[0; 24])), Some(0x8));
+}
+
 #[test]
 fn a_parameter_that_comes_twice_is_an_error() {
     for edit in [added(0x4, &[1]), added(0xf, &[7; 8])] {

@@ -60,6 +60,7 @@ pub(crate) struct Frame {
 
 /// Types of frames (RFC 9000 section 19).
 pub(crate) mod kind {
+    pub(crate) const PADDING: u64 = 0x00;
     pub(crate) const PING: u64 = 0x01;
     pub(crate) const ACK: u64 = 0x02;
     pub(crate) const ACK_ECN: u64 = 0x03;
@@ -71,6 +72,9 @@ pub(crate) mod kind {
     pub(crate) const MAX_DATA: u64 = 0x10;
     pub(crate) const MAX_STREAM_DATA: u64 = 0x11;
     pub(crate) const MAX_STREAMS: u64 = 0x12;
+    pub(crate) const DATA_BLOCKED: u64 = 0x14;
+    pub(crate) const STREAM_DATA_BLOCKED: u64 = 0x15;
+    pub(crate) const STREAMS_BLOCKED: u64 = 0x16;
     pub(crate) const NEW_CONNECTION_ID: u64 = 0x18;
     pub(crate) const RETIRE_CONNECTION_ID: u64 = 0x19;
     pub(crate) const PATH_CHALLENGE: u64 = 0x1a;
@@ -151,7 +155,8 @@ impl<'a> Bytes<'a> {
                 1 + 2 * fields[2] as usize + if kind == kind::ACK_ECN { 3 } else { 0 }
             }
             kind::RESET_STREAM | kind::CONNECTION_CLOSE => 3,
-            kind::STOP_SENDING | kind::CRYPTO | kind::MAX_STREAM_DATA | 0x15 => 2,
+            kind::STOP_SENDING | kind::CRYPTO | kind::MAX_STREAM_DATA => 2,
+            kind::STREAM_DATA_BLOCKED => 2,
             kind::APPLICATION_CLOSE | kind::NEW_CONNECTION_ID => 2,
             kind::NEW_TOKEN | kind::MAX_DATA | 0x12..=0x14 | 0x16 | 0x17 => 1,
             kind::RETIRE_CONNECTION_ID => 1,
