@@ -10,7 +10,7 @@ use apus_quic::{
 };
 use apus_testkit::quic::frame::crypto;
 use apus_testkit::quic::{PacketLevel, RawQuicClient, RawQuicOptions};
-use apus_testkit::{UdpRelay, block_on, eventually};
+use apus_testkit::{UdpRelay, block_on, eventually, eventually_async};
 use rcgen::{CertificateParams, KeyPair};
 use tokio::net::UdpSocket;
 
@@ -119,10 +119,11 @@ fn one_client_occupies_a_quarter_of_the_half_open_places() {
         assert_eq!(counters.refused, 0);
         connect(&client(), &server).await;
         // The oldest one gives way when its client has had a second to respond.
-        while server.counters().evicted == 0 {
+        eventually_async("the oldest one gives way", async || {
             begin_from([127, 0, 0, 2], &server).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            server.counters().evicted > 0
+        })
+        .await;
         let counters = server.counters();
         assert_eq!(counters.failed_handshakes, counters.evicted);
     });
@@ -140,17 +141,19 @@ fn clients_above_the_limit_of_half_open_connections_are_refused_until_the_oldest
         }
         // After a second without a response, one makes room.
         let client = client();
-        loop {
-            match next_event(&begin(&client, &server)).await {
-                QuicEvent::Connected { .. } => break,
+        eventually_async(
+            "a client gets the place of the oldest",
+            async || match next_event(&begin(&client, &server)).await {
+                QuicEvent::Connected { .. } => true,
                 QuicEvent::Closed(QuicCloseReason::Peer { code: 2, .. }) => {
                     assert!(server.counters().refused > 0);
                     assert_eq!(server.counters().evicted, 0);
+                    false
                 }
                 other => panic!("{other:?}"),
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            },
+        )
+        .await;
         assert_eq!(
             (server.counters().retries, server.counters().evicted),
             (0, 1)
@@ -219,7 +222,11 @@ fn a_server_sends_at_most_three_times_what_it_got_before_the_address_is_proven()
         let server = endpoint(
             &new_workers(),
             V4,
-            settings(RetryMode::Never, 1_000),
+            QuicSettings {
+                // A probe timeout later than the response, which is after a second.
+                handshake_timeout: Duration::from_millis(1_200),
+                ..settings(RetryMode::Never, 1_000)
+            },
             Some(Arc::new(sites)),
         );
         let client = client();
@@ -227,7 +234,7 @@ fn a_server_sends_at_most_three_times_what_it_got_before_the_address_is_proven()
         eventually("the server responds", || relay.bytes().1 > 0).await;
         relay.limit(Some(0), Some(0));
         // Timers of the server expire meanwhile.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        eventually("the server gives it up", || server.connections() == 0).await;
         let (to_server, from_server) = relay.bytes();
         assert!(from_server <= 3 * to_server, "{from_server} {to_server}");
         assert!(
