@@ -128,6 +128,8 @@ pub(crate) struct Streams {
     data_written: u64,
     /// Bytes that were written and are not acknowledged.
     unacknowledged: u64,
+    /// Whether DATA_BLOCKED was or will be sent for this limit.
+    is_data_limit_told: bool,
     /// The limits of the peer for the streams of each direction that this end opens.
     max_local: [u64; 2],
     /// Whether the application could not open a stream.
@@ -166,6 +168,7 @@ impl Streams {
             max_data: 0,
             data_written: 0,
             unacknowledged: 0,
+            is_data_limit_told: false,
             max_local: [0; 2],
             is_open_blocked: [false; 2],
             connection_blocked: Vec::new(),
@@ -191,7 +194,10 @@ impl Streams {
         self.peer_uni = parameters.max_stream_data_uni;
         // The larger one: limits that a client has remembered for 0-RTT may already be used, and a limit cannot be
         // taken back.
-        self.max_data = self.max_data.max(parameters.max_data);
+        if parameters.max_data > self.max_data {
+            self.max_data = parameters.max_data;
+            self.is_data_limit_told = false;
+        }
         for (direction, most) in [
             (Dir::Bi, parameters.max_streams_bidi),
             (Dir::Uni, parameters.max_streams_uni),
@@ -263,8 +269,12 @@ impl Streams {
         let table = self.tables.get_mut(kind(self.side, direction))?;
         let index = table.opened();
         if index >= most {
-            if let Some(is_blocked) = self.is_open_blocked.get_mut(direction as usize) {
-                *is_blocked = true;
+            // Without any streams, the transport parameters of the peer have not come, or it wants none at all.
+            if let Some(is_blocked) = self.is_open_blocked.get_mut(direction as usize)
+                && !std::mem::replace(is_blocked, true)
+                && most > 0
+            {
+                self.send_once(StreamControl::StreamsBlocked(direction));
             }
             return None;
         }
@@ -313,9 +323,8 @@ impl Streams {
         }
         let written = send.buffer.end() - before;
         let blocks_connection = is_cut_short && connection_room <= stream_room;
-        if is_cut_short && !blocks_connection {
-            send.is_blocked = true;
-        }
+        let is_newly_at_limit =
+            is_cut_short && !blocks_connection && !std::mem::replace(&mut send.is_blocked, true);
         // The list has each stream once: a stream that tries again and again would otherwise let it grow.
         let is_newly_blocked = blocks_connection && !send.is_connection_blocked;
         send.is_connection_blocked |= blocks_connection;
@@ -324,10 +333,44 @@ impl Streams {
         }
         self.data_written += written;
         self.unacknowledged += written;
+        if is_newly_at_limit {
+            self.send_stream_data_blocked(id);
+        }
+        if blocks_connection
+            && self.is_at_data_limit()
+            && !std::mem::replace(&mut self.is_data_limit_told, true)
+        {
+            self.send_once(StreamControl::DataBlocked);
+        }
         if written > 0 {
             self.enqueue(id);
         }
         Ok(written as usize)
+    }
+
+    /// Whether there is more to write than the limit of the peer for all data allows.
+    fn is_at_data_limit(&self) -> bool {
+        self.data_written == self.max_data && !self.connection_blocked.is_empty()
+    }
+
+    // The three frames by which an end tells that a limit of the peer holds it up (RFC 9000 sections 4.1 and 4.6). Some
+    // receivers raise a limit when they learn of it; this end does so by what is read. Each is sent once for a limit, and
+    // not again and again while nothing else is sent: what keeps a connection open is the business of the application, by
+    // its idle timeout and its PINGs.
+
+    /// Sends a frame of the connection, unless it waits already.
+    fn send_once(&mut self, control: StreamControl) {
+        if !self.pending.contains(&control) {
+            self.pending.push(control);
+        }
+    }
+
+    fn send_stream_data_blocked(&mut self, id: StreamId) {
+        if let Some(send) = self.send_half(id)
+            && !std::mem::replace(&mut send.is_blocked_pending, true)
+        {
+            self.pending.push(StreamControl::StreamDataBlocked(id));
+        }
     }
 
     /// Ends a stream after what was written.
@@ -519,8 +562,10 @@ impl Streams {
             send.is_connection_blocked = false;
             if send.state == SendHalfState::Open && send.buffer.end() < send.max_data {
                 self.events.push_back(StreamEvent::Writable(id));
-            } else if send.state == SendHalfState::Open {
-                send.is_blocked = true;
+            } else if send.state == SendHalfState::Open
+                && !std::mem::replace(&mut send.is_blocked, true)
+            {
+                self.send_stream_data_blocked(id);
             }
         }
     }

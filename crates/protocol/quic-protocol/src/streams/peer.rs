@@ -104,6 +104,7 @@ impl Streams {
     pub(crate) fn on_max_data(&mut self, most: u64) {
         if most > self.max_data {
             self.max_data = most;
+            self.is_data_limit_told = false;
             self.wake_blocked();
         }
     }
@@ -234,6 +235,21 @@ impl Streams {
                     self.pending.push(control);
                 }
             }
+            // Unless the limit has been raised since (RFC 9000 section 13.3).
+            StreamControl::DataBlocked if self.is_at_data_limit() => self.send_once(control),
+            StreamControl::StreamDataBlocked(id)
+                if self.send_half(id).is_some_and(|send| send.is_at_limit()) =>
+            {
+                self.send_stream_data_blocked(id);
+            }
+            StreamControl::StreamsBlocked(direction)
+                if self.is_open_blocked.get(direction as usize) == Some(&true) =>
+            {
+                self.send_once(control);
+            }
+            StreamControl::DataBlocked
+            | StreamControl::StreamDataBlocked(_)
+            | StreamControl::StreamsBlocked(_) => {}
             StreamControl::StopSending { stream, .. } => {
                 if let Some(receive) = self.receive_half(stream)
                     && !receive.is_final_size_known()

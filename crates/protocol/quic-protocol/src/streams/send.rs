@@ -32,6 +32,8 @@ pub(crate) struct SendHalf {
     pub(crate) turn_end: Option<u64>,
     /// Whether the application waits for the limit of the peer.
     pub(crate) is_blocked: bool,
+    /// Whether STREAM_DATA_BLOCKED waits to be sent.
+    pub(crate) is_blocked_pending: bool,
     /// Whether the application waits for the limits of the connection.
     pub(crate) is_connection_blocked: bool,
 }
@@ -47,6 +49,7 @@ impl SendHalf {
             is_queued: false,
             turn_end: None,
             is_blocked: false,
+            is_blocked_pending: false,
             is_connection_blocked: false,
         }
     }
@@ -59,6 +62,11 @@ impl SendHalf {
             SendHalfState::Finished { is_pending, .. } => is_pending || self.buffer.has_pending(),
             SendHalfState::Reset { .. } => false,
         }
+    }
+
+    /// Whether there is more to write than the limit of the peer allows.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.state == SendHalfState::Open && self.is_blocked && self.buffer.end() == self.max_data
     }
 
     /// Whether the peer has everything.

@@ -28,6 +28,9 @@ pub(crate) enum StreamControl {
     MaxStreamData(StreamId),
     ResetStream(StreamId),
     StopSending { stream: StreamId, code: u64 },
+    DataBlocked,
+    StreamDataBlocked(StreamId),
+    StreamsBlocked(Dir),
 }
 
 impl Streams {
@@ -114,6 +117,38 @@ impl Streams {
                 };
                 frame::write_integers(kind::RESET_STREAM, [id.into(), code, final_size], buffer);
                 true
+            }
+            StreamControl::DataBlocked => {
+                let is_needed = self.is_at_data_limit();
+                if is_needed {
+                    frame::write_integers(kind::DATA_BLOCKED, [self.max_data], buffer);
+                }
+                is_needed
+            }
+            StreamControl::StreamDataBlocked(id) => {
+                let Some(send) = self.send_half(id) else {
+                    return false;
+                };
+                send.is_blocked_pending = false;
+                let is_needed = send.is_at_limit();
+                if is_needed {
+                    let limit = send.max_data;
+                    frame::write_integers(kind::STREAM_DATA_BLOCKED, [id.into(), limit], buffer);
+                }
+                is_needed
+            }
+            StreamControl::StreamsBlocked(direction) => {
+                let index = direction as usize;
+                let limit = self.max_local.get(index).copied().unwrap_or(0);
+                let is_needed = self.is_open_blocked.get(index) == Some(&true);
+                if is_needed {
+                    let kind = match direction {
+                        Dir::Bi => kind::STREAMS_BLOCKED_BIDI,
+                        Dir::Uni => kind::STREAMS_BLOCKED_UNI,
+                    };
+                    frame::write_integers(kind, [limit], buffer);
+                }
+                is_needed
             }
             StreamControl::StopSending { stream, code } => {
                 let is_needed = self

@@ -1,6 +1,6 @@
 //! Flow control of streams and connections (RFC 9000 section 4), at its edges.
 
-use apus_quic_protocol::{ConnectionEvent, Dir, StreamEvent, TransportConfig};
+use apus_quic_protocol::{ConnectionEvent, Dir, Side, StreamEvent, TransportConfig};
 
 use crate::harness::wire::{PacketType, integers, kind, stream};
 use crate::harness::*;
@@ -241,4 +241,100 @@ fn a_writer_holds_no_more_than_its_send_window() {
             .iter()
             .any(|packet| packet.kind == PacketType::OneRtt)
     );
+}
+
+/// The fields of the frames of these types that an end has sent.
+fn fields_of(pair: &Pair, side: Side, kinds: &[u64]) -> Vec<Vec<u64>> {
+    let frames = pair
+        .packets(side)
+        .into_iter()
+        .flat_map(|packet| packet.frames());
+    frames
+        .filter(|frame| kinds.contains(&frame.kind))
+        .map(|frame| frame.fields)
+        .collect()
+}
+
+const BLOCKED: [u64; 4] = [
+    kind::DATA_BLOCKED,
+    kind::STREAM_DATA_BLOCKED,
+    kind::STREAMS_BLOCKED,
+    kind::STREAMS_BLOCKED + 1,
+];
+
+/// Sections 4.1 and 4.6.
+#[test]
+fn an_end_that_is_held_up_by_a_limit_says_so_once() {
+    let mut pair = limited(20_000, 1 << 20);
+    pair.server.reads = false;
+    let stream = pair.client.send(Dir::Uni, data(50_000), true);
+    pair.run_for(ms(2_000));
+    assert_eq!(fields_of(&pair, Client, &BLOCKED), [[2, 20_000]]);
+    // Again for each further limit, until everything is written.
+    pair.server.reads = true;
+    assert!(pair.run_until(|pair| pair.server.finished.contains(&stream)));
+    let told = fields_of(&pair, Client, &[kind::STREAM_DATA_BLOCKED]);
+    assert!(
+        told.windows(2).all(|pair| pair[0][1] < pair[1][1]),
+        "{told:?}"
+    );
+    assert!(told.iter().all(|fields| fields[1] < 50_000), "{told:?}");
+
+    let mut pair = limited(20_000, 50_000);
+    pair.server.reads = false;
+    for _ in 0..4 {
+        pair.client.send(Dir::Uni, data(20_000), true);
+    }
+    pair.run_for(ms(2_000));
+    assert_eq!(fields_of(&pair, Client, &BLOCKED), [[50_000]]);
+
+    for (direction, kind) in [
+        (Dir::Bi, kind::STREAMS_BLOCKED),
+        (Dir::Uni, kind::STREAMS_BLOCKED + 1),
+    ] {
+        let mut pair = limited(20_000, 1 << 20);
+        while pair.connection(Client).open(direction).is_some() {}
+        assert_eq!(pair.connection(Client).open(direction), None);
+        pair.run_for(ms(2_000));
+        assert_eq!(fields_of(&pair, Client, &[kind]), [[10]]);
+        assert_eq!(fields_of(&pair, Client, &BLOCKED).len(), 1);
+    }
+}
+
+#[test]
+fn an_end_that_writes_to_a_limit_and_no_more_is_not_held_up() {
+    let mut pair = limited(20_000, 40_000);
+    pair.server.reads = false;
+    pair.client.send(Dir::Uni, data(20_000), true);
+    pair.client.send(Dir::Uni, data(20_000), true);
+    // This one waits for acknowledgements.
+    pair.connection(Server).set_send_window(10_000);
+    pair.server.send(Dir::Uni, data(100_000), true);
+    pair.run_for(ms(2_000));
+    assert!(fields_of(&pair, Client, &BLOCKED).is_empty());
+    assert!(fields_of(&pair, Server, &BLOCKED).is_empty());
+}
+
+/// Section 13.3: while the limit still holds the end up.
+#[test]
+fn a_lost_frame_that_tells_of_a_limit_is_sent_again() {
+    let mut pair = limited(20_000, 30_000);
+    pair.server.reads = false;
+    let mut is_lost = false;
+    pair.rule(Client, move |_, packets| {
+        let has_frame = packets
+            .iter()
+            .any(|packet| BLOCKED.iter().any(|kind| packet.has(*kind)));
+        if has_frame && !std::mem::replace(&mut is_lost, has_frame) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    pair.client.send(Dir::Uni, data(50_000), true);
+    pair.run_for(ms(2_000));
+    assert_eq!(fields_of(&pair, Client, &BLOCKED), [[2, 20_000]; 2]);
+    pair.client.send(Dir::Uni, data(20_000), true);
+    pair.run_for(ms(2_000));
+    assert_eq!(fields_of(&pair, Client, &[kind::DATA_BLOCKED]), [[30_000]]);
 }
