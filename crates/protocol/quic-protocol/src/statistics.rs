@@ -32,7 +32,8 @@ pub struct PathStats {
     pub rtt: Duration,
     /// The congestion window in bytes.
     pub cwnd: u64,
-    /// Times at which packets were lost or marked, by which the congestion window got smaller.
+    /// Recovery periods that began: a loss or a mark begins one, and those of packets that were sent before belong to it
+    /// (RFC 9002 section 7.3.2).
     pub congestion_events: u64,
     /// Packets that were lost, without probes of the path MTU.
     pub lost_packets: u64,

@@ -66,8 +66,8 @@ impl Connection {
         if is_newer && self.path.ecn.on_ack(space.index(), acked.marked, ack.ecn) {
             let sent = acked.largest_sent.unwrap_or(now);
             // A CE mark is answered as a loss is, with no bytes that have to be sent again (RFC 9002 section 7.1).
-            self.path.congestion.on_loss(now, sent, false, 0);
-            self.stats.path.congestion_events += 1;
+            let is_event = self.path.congestion.on_loss(now, sent, false, 0);
+            self.stats.path.congestion_events += u64::from(is_event);
         }
         if space == Space::Data
             && let Some(keys) = &mut self.keys
@@ -220,13 +220,10 @@ impl Connection {
         }
         // What is lost of a path before a migration says nothing about this one.
         if let Some(sent) = lost.newest_sent.filter(|_| any_of_path) {
-            // All losses of a call are one event, however many packets: they belong to one round trip (RFC 9002
-            // section 7.3.1).
             let is_persistent = lost.is_persistent(&rtt, self.max_ack_delay());
-            self.path
-                .congestion
-                .on_loss(now, sent, is_persistent, lost.bytes);
-            self.stats.path.congestion_events += 1;
+            let congestion = &mut self.path.congestion;
+            let is_event = congestion.on_loss(now, sent, is_persistent, lost.bytes);
+            self.stats.path.congestion_events += u64::from(is_event);
         }
         if marked > 0 {
             self.path.ecn.on_lost(marked);

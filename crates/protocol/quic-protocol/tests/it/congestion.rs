@@ -86,6 +86,28 @@ fn losses_of_one_round_trip_make_the_window_smaller_once() {
     }
 }
 
+/// RFC 9002 section 7.3.2: each of these losses is noticed by another acknowledgement.
+#[test]
+fn losses_of_one_recovery_period_are_one_congestion_event() {
+    for congestion in [CongestionAlgorithm::Cubic, CongestionAlgorithm::Bbr] {
+        let mut pair = sender(congestion);
+        pair.server.send(Dir::Uni, data(5_000_000), true);
+        pair.run_for(ms(400));
+        for _ in 0..2 {
+            let before = pair.connection(Server).stats().path;
+            pair.lose(Server, &[0, 10, 20, 30]);
+            pair.run_for(ms(250));
+            let after = pair.connection(Server).stats().path;
+            assert_eq!(after.lost_packets, before.lost_packets + 4);
+            assert_eq!(
+                after.congestion_events,
+                before.congestion_events + 1,
+                "{congestion:?}"
+            );
+        }
+    }
+}
+
 /// RFC 9002 section 7.6.
 #[test]
 fn persistent_congestion_leaves_two_packets() {

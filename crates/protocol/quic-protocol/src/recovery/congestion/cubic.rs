@@ -133,10 +133,18 @@ impl CongestionController for Cubic {
 
     fn on_end_acks(&mut self, _now: Instant, _in_flight: u64, _app_limited: bool) {}
 
-    fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool, _lost_bytes: u64) {
-        // The losses of one round trip are one event, or a burst would reduce the window once for each packet.
-        if self.recovery_start.is_some_and(|start| sent <= start) {
-            return;
+    fn on_loss(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent: bool,
+        _lost_bytes: u64,
+    ) -> bool {
+        // The losses of one round trip are one event, or a burst would reduce the window once for each packet. That it is
+        // persistent may turn out later (RFC 9002 section 7.6.2).
+        let is_new = self.recovery_start.is_none_or(|start| sent > start);
+        if !is_new && !is_persistent {
+            return false;
         }
         self.recovery_start = Some(now);
         self.avoidance = None;
@@ -156,6 +164,7 @@ impl CongestionController for Cubic {
             self.window = self.least_window();
             self.plateau = 0.0;
         }
+        is_new
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {
@@ -268,6 +277,10 @@ mod tests {
 
     #[test]
     fn persistent_congestion_leaves_two_packets_and_slow_start() {
+        // Of packets that were sent before the recovery period, and after its begin.
+        let (mut cubic, now) = after_loss(100);
+        cubic.on_loss(now, now, true, MTU);
+        assert_eq!(cubic.window(), 2 * MTU);
         let (mut cubic, mut now) = after_loss(100);
         cubic.on_loss(now, now + ROUND_TRIP, true, MTU);
         assert_eq!(cubic.window(), 2 * MTU);

@@ -27,8 +27,15 @@ pub(crate) trait CongestionController: Send {
     /// All packets of an ACK frame were passed to [`on_ack`](Self::on_ack), and those lost to [`on_loss`](Self::on_loss).
     /// `in_flight` are the bytes that are still in flight.
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool);
-    /// Packets are lost, or marked by the path (zero bytes). `sent` is when the newest one was sent.
-    fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool, lost_bytes: u64);
+    /// Packets are lost, or marked by the path (zero bytes). `sent` is when the newest one was sent. Returns whether a
+    /// recovery period begins: the losses of one may be told by several ACK frames (RFC 9002 section 7.3.2).
+    fn on_loss(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent: bool,
+        lost_bytes: u64,
+    ) -> bool;
     /// The size of packets has changed.
     fn on_mtu_update(&mut self, mtu: u16);
     /// The bytes that may be in flight.

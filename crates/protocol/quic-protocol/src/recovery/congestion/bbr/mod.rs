@@ -381,15 +381,22 @@ impl CongestionController for Bbr {
         }
     }
 
-    fn on_loss(&mut self, now: Instant, _sent: Instant, is_persistent: bool, lost_bytes: u64) {
+    fn on_loss(
+        &mut self,
+        now: Instant,
+        _sent: Instant,
+        is_persistent: bool,
+        lost_bytes: u64,
+    ) -> bool {
         // Marks of the path do not change what it delivers.
         if lost_bytes == 0 {
-            return;
+            return false;
         }
         self.batch.lost += lost_bytes;
         self.batch.is_persistent |= is_persistent;
         if let Some(recovery) = &mut self.recovery {
             recovery.last_loss = now;
+            false
         } else {
             self.prior_window = self.window;
             self.recovery = Some(Recovery {
@@ -398,6 +405,7 @@ impl CongestionController for Bbr {
                 is_new: true,
             });
             self.round_end = self.delivery.delivered();
+            true
         }
     }
 
