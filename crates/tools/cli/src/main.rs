@@ -4,7 +4,7 @@
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
 //! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`: what is printed.
-//! `certificate_commands`: `apus cert`. `new`: projects of `apus new`, with the parts of `--with` in `new::with`.
+//! `certificate_commands`: `apus cert`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
 //!
