@@ -3,8 +3,8 @@
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-use hyper::header::{CONTENT_TYPE, USER_AGENT};
-use hyper::{Method, Request, StatusCode};
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{Method, Request, StatusCode};
 use instant_acme::{BodyWrapper, HttpClient};
 use serde::Deserialize;
 use serde_json::json;

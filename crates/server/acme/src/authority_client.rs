@@ -5,21 +5,22 @@ use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use apus_http::Headers;
 use apus_http::fields::http_date;
 use apus_net::read_trusted_file;
 use apus_transport::tls::certificates_from_pem;
-use hyper::body::Bytes;
-use hyper::header::{DATE, HeaderMap, HeaderValue, LINK, RETRY_AFTER};
-use hyper::{Request, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use bytes::Bytes;
+use http::header::{DATE, HeaderMap, HeaderValue, LINK, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::http_client::{UrlClient, UrlError, UrlRequest, UrlResponse};
 
 /// The largest file of root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 << 20;
@@ -31,12 +32,15 @@ const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// HTTPS requests to an authority.
-// They use hyper, and not `apus-client`: instant-acme asks for a client and for futures that are `Send`, and the
-// futures of `apus-client` belong to one thread. It also resolves no names. instant-acme depends on hyper in any
-// case.
+// instant-acme asks for futures that are `Send`, and connections belong to one thread: requests go to a task there.
 pub(crate) struct AuthorityClient {
-    client: Client<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
+    requests: mpsc::UnboundedSender<QueuedRequest>,
     observations: Arc<AuthorityObservations>,
+}
+
+struct QueuedRequest {
+    request: UrlRequest,
+    reply: oneshot::Sender<Result<UrlResponse, UrlError>>,
 }
 
 /// What the responses of an authority say beside their bodies.
@@ -127,17 +131,16 @@ impl AuthorityObservations {
 
 impl AuthorityClient {
     /// The client of an authority, whose HTTPS server is trusted by this root certificate, or by the root certificates of
-    /// the system.
+    /// the system. Its connections are kept by a task of this thread.
     pub(crate) fn new(
         root: Option<&Path>,
         observations: Arc<AuthorityObservations>,
     ) -> Result<Self, Error> {
-        let connector = match root {
-            None => system_connector()?,
-            Some(root) => connector_with(root)?,
-        };
+        let client = UrlClient::new(root.map(roots).transpose()?).only_https();
+        let (requests, received) = mpsc::unbounded_channel();
+        tokio::task::spawn_local(send_all(client, received));
         Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
+            requests,
             observations,
         })
     }
@@ -148,60 +151,64 @@ impl AuthorityClient {
     }
 }
 
+/// Sends requests in order, until the client is dropped.
+async fn send_all(client: UrlClient, mut requests: mpsc::UnboundedReceiver<QueuedRequest>) {
+    while let Some(QueuedRequest { request, mut reply }) = requests.recv().await {
+        tokio::select! {
+            result = client.send(request) => {
+                // Whoever asked may have given up at this moment.
+                let _ = reply.send(result);
+            }
+            () = reply.closed() => {}
+        }
+    }
+}
+
 impl HttpClient for AuthorityClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         self.observations.begin_request();
-        let response = self.client.request(request);
         let observations = Arc::clone(&self.observations);
+        let requests = self.requests.clone();
         Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let mut headers = Headers::new();
+            for (name, value) in &head.headers {
+                headers.append(name, value);
+            }
+            let request = UrlRequest {
+                method: head.method,
+                url: head.uri,
+                headers,
+                body: body.collect().await.unwrap_or_default().to_bytes(),
+            };
+            let (reply, response) = oneshot::channel();
+            // The task ends only with this client.
+            let _ = requests.send(QueuedRequest { request, reply });
             let response = response
                 .await
+                .map_err(|error| Error::Other(Box::new(error)))?
                 .map_err(|error| Error::Other(Box::new(error)))?;
-            observations.note(response.status(), response.headers());
-            match clock_error(response.headers(), SystemTime::now()) {
-                Some(error) => Err(Error::Other(Box::new(error))),
-                None => Ok(BytesResponse::from(response)),
+            let headers = response.headers.to_header_map();
+            observations.note(response.status, &headers);
+            if let Some(error) = clock_error(&headers, SystemTime::now()) {
+                return Err(Error::Other(Box::new(error)));
             }
+            let mut whole = Response::new(Full::new(response.body));
+            *whole.status_mut() = response.status;
+            *whole.headers_mut() = headers;
+            Ok(BytesResponse::from(whole))
         })
     }
 }
 
-/// The connector with the root certificates of the system, which are read once.
-fn system_connector() -> Result<HttpsConnector<HttpConnector>, Error> {
-    static CONNECTOR: OnceLock<HttpsConnector<HttpConnector>> = OnceLock::new();
-    if let Some(connector) = CONNECTOR.get() {
-        return Ok(connector.clone());
-    }
-    let connector = HttpsConnectorBuilder::new()
-        .try_with_platform_verifier()
-        .map_err(|error| Error::Other(Box::new(error)))?
-        .https_only()
-        .enable_http1()
-        .build();
-    Ok(CONNECTOR.get_or_init(|| connector).clone())
-}
-
-fn connector_with(root: &Path) -> Result<HttpsConnector<HttpConnector>, Error> {
-    let failed = |why: String| Error::Other(format!("{}: {why}", root.display()).into());
-    let mut roots = RootCertStore::empty();
-    let pem = read_trusted_file(root, LARGEST_ROOTS).map_err(|error| failed(error.to_string()))?;
-    let certificates = certificates_from_pem(&pem).map_err(|fault| failed(fault.to_string()))?;
-    for certificate in certificates {
-        roots
-            .add(certificate)
-            .map_err(|error| failed(error.to_string()))?;
-    }
-    let config = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(HttpsConnectorBuilder::new()
-        .with_tls_config(config)
-        .https_only()
-        .enable_http1()
-        .build())
+/// The certificates of a file of roots.
+fn roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let failed = |why: String| Error::Other(format!("{}: {why}", path.display()).into());
+    let pem = read_trusted_file(path, LARGEST_ROOTS).map_err(|error| failed(error.to_string()))?;
+    certificates_from_pem(&pem).map_err(|fault| failed(fault.to_string()))
 }
 
 /// The time of `Retry-After` (RFC 9110 section 10.2.3).
@@ -269,7 +276,7 @@ impl std::error::Error for ClockError {}
 mod tests {
     use super::*;
 
-    fn headers(name: hyper::header::HeaderName, value: &str) -> HeaderMap {
+    fn headers(name: http::header::HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 

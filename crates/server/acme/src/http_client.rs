@@ -1,23 +1,308 @@
-//! Single HTTP requests to servers of the operator, over TLS or in clear text.
+//! HTTP requests to certificate authorities and to servers of the operator, over TLS or in clear text.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use apus_client::{
+    Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, ConnectionReturn,
+    Http1Client, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate,
+    ResponseRules, Timeouts, Tls, connect,
+};
+use apus_http::{Body, BodyError, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode};
+use apus_transport::tls::TlsError;
+use bytes::{Bytes, BytesMut};
+use http::Uri;
+use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
 use crate::issue_error::{IssueError, causes};
 
-/// The most bytes of a response that are read, for error messages.
-const MAX_BYTES: usize = 64 * 1024;
+/// The most bytes of a response that are read. The longest are chains of certificates, of some kilobytes each.
+const MAX_BYTES: usize = 1024 * 1024;
+/// The most characters of a server's response in an error message.
+const MAX_LINE: usize = 200;
 
-/// A request.
+/// A client of servers that URLs name. It belongs to one thread, as connections do.
+pub(crate) struct UrlClient {
+    /// The authorities that may sign the certificates of servers; `None` means those that the system trusts.
+    authorities: Option<Vec<CertificateDer<'static>>>,
+    only_https: bool,
+    /// By the name of the server. Reading what the system trusts takes milliseconds, and names come from the configuration.
+    tls: RefCell<HashMap<String, Tls>>,
+    /// The last connection, for the next request to the same server. An order takes a dozen.
+    idle: Rc<IdleConnection>,
+}
+
+#[derive(Default)]
+struct IdleConnection(RefCell<Option<(Origin, Http1Client)>>);
+
+/// Takes a connection back, if the client is still there.
+struct IdleConnectionReturn {
+    idle: Rc<IdleConnection>,
+    origin: Origin,
+}
+
+/// A request whose body is in memory.
+#[derive(Clone)]
+pub(crate) struct UrlRequest {
+    pub(crate) method: Method,
+    pub(crate) url: Uri,
+    pub(crate) headers: Headers,
+    pub(crate) body: Bytes,
+}
+
+/// A whole response.
+pub(crate) struct UrlResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: Headers,
+    pub(crate) body: Bytes,
+}
+
+/// Why there is no whole response.
+#[derive(Debug)]
+pub(crate) enum UrlError {
+    /// The URL is not one that this client can reach.
+    Url(&'static str),
+    /// The name of the server has no address.
+    Resolve(std::io::Error),
+    Tls(TlsError),
+    /// Nothing of the request was sent.
+    Unsent(String),
+    /// There is no response to what was sent.
+    Unanswered(String),
+    Body(BodyError),
+    /// The response has more than [`MAX_BYTES`].
+    TooLong,
+}
+
+/// A server, and what a request to it begins with.
+struct UrlTarget<'a> {
+    is_secure: bool,
+    host: &'a str,
+    port: u16,
+    authority: &'a str,
+    path: &'a str,
+}
+
+impl UrlClient {
+    /// A client that trusts servers whose certificates these authorities signed; `None` means those that the system trusts.
+    pub(crate) fn new(authorities: Option<Vec<CertificateDer<'static>>>) -> Self {
+        Self {
+            authorities,
+            only_https: false,
+            tls: RefCell::default(),
+            idle: Rc::default(),
+        }
+    }
+
+    /// Refuses URLs without TLS.
+    pub(crate) fn only_https(mut self) -> Self {
+        self.only_https = true;
+        self
+    }
+
+    /// Sends a request, and reads the response.
+    pub(crate) async fn send(&self, request: UrlRequest) -> Result<UrlResponse, UrlError> {
+        let target = UrlTarget::of(&request.url)?;
+        if self.only_https && !target.is_secure {
+            return Err(UrlError::Url("expected a URL with https"));
+        }
+        let tls = self.tls(&target)?;
+        let template = RequestTemplate {
+            head: Rc::new(ClientRequestHead {
+                method: request.method,
+                scheme: if target.is_secure { "https" } else { "http" },
+                authority: target.authority.into(),
+                target: target.path.into(),
+                headers: request.headers,
+                upgrade: None,
+                te_trailers: false,
+                expects_continue: false,
+                params: None,
+            }),
+            interim: None,
+            timeouts: Rc::new(Timeouts::default()),
+            stderr: None,
+        };
+        let body = || Body::Bytes(request.body.clone());
+        if let Some((origin, connection)) = self.idle.take(&target, tls.as_ref()) {
+            match self.exchange(origin, connection, &template, body()).await {
+                // The server closed it while the request was on its way to the socket.
+                Err(UrlError::Unsent(_)) => {}
+                result => return result,
+            }
+        }
+        let (origin, connection) = connect_to(&target, tls, &template.timeouts).await?;
+        self.exchange(origin, connection, &template, body()).await
+    }
+
+    /// TLS for a server; `None` without.
+    fn tls(&self, target: &UrlTarget<'_>) -> Result<Option<Tls>, UrlError> {
+        if !target.is_secure {
+            return Ok(None);
+        }
+        if let Some(tls) = self.tls.borrow().get(target.host) {
+            return Ok(Some(tls.clone()));
+        }
+        let tls = Tls::new(&ClientTlsSettings {
+            authorities: self.authorities.clone(),
+            ..ClientTlsSettings::new(target.host)
+        });
+        let tls = tls.map_err(UrlError::Tls)?;
+        let mut known = self.tls.borrow_mut();
+        known.insert(target.host.to_owned(), tls.clone());
+        Ok(Some(tls))
+    }
+
+    async fn exchange(
+        &self,
+        origin: Origin,
+        mut connection: Http1Client,
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<UrlResponse, UrlError> {
+        connection.set_connection_return(Rc::new(IdleConnectionReturn {
+            idle: Rc::clone(&self.idle),
+            origin,
+        }));
+        let request = ClientRequest {
+            template: template.clone(),
+            body,
+        };
+        let response = connection.send(request).await.map_err(UrlError::of)?;
+        read(response).await
+    }
+}
+
+/// Reads the whole of a response.
+async fn read(mut response: ClientResponse) -> Result<UrlResponse, UrlError> {
+    let mut body = BytesMut::new();
+    while let Some(frame) = response.body.frame().await {
+        let Frame::Data(data) = frame.map_err(UrlError::Body)? else {
+            continue;
+        };
+        if body.len().saturating_add(data.len()) > MAX_BYTES {
+            return Err(UrlError::TooLong);
+        }
+        body.extend_from_slice(&data);
+    }
+    Ok(UrlResponse {
+        status: response.status,
+        headers: response.headers,
+        body: body.freeze(),
+    })
+}
+
+/// Connects to the first address of a server that accepts.
+async fn connect_to(
+    target: &UrlTarget<'_>,
+    tls: Option<Tls>,
+    timeouts: &Timeouts,
+) -> Result<(Origin, Http1Client), UrlError> {
+    let addresses = tokio::net::lookup_host((target.host, target.port))
+        .await
+        .map_err(UrlError::Resolve)?;
+    let mut failure = UrlError::Url("the name of the server has no address");
+    for address in addresses {
+        let origin = origin(address, tls.clone());
+        match connect(&origin, None, timeouts).await {
+            Ok(OriginConnection::Http1(connection)) => return Ok((origin, connection)),
+            // What is asked for is HTTP/1.1.
+            Ok(OriginConnection::Multiplexed(_) | OriginConnection::FastCgi(_)) => {}
+            Err(error) => failure = UrlError::of(error),
+        }
+    }
+    Err(failure)
+}
+
+fn origin(address: SocketAddr, tls: Option<Tls>) -> Origin {
+    Origin {
+        address: Address::Ip(address),
+        tls,
+        protocol: Protocol::Http1,
+        proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
+    }
+}
+
+impl IdleConnection {
+    /// The connection, if it leads to this server and can carry a request.
+    fn take(&self, target: &UrlTarget<'_>, tls: Option<&Tls>) -> Option<(Origin, Http1Client)> {
+        let (origin, mut connection) = self.0.take()?;
+        let is_same_server = match (tls, &origin.address) {
+            // TLS is of one name.
+            (Some(_), Address::Ip(address)) => {
+                origin.tls.as_ref() == tls && address.port() == target.port
+            }
+            // In clear text nothing says that the name still has this address.
+            _ => false,
+        };
+        (is_same_server && connection.is_usable()).then_some((origin, connection))
+    }
+}
+
+impl ConnectionReturn<Http1Client> for IdleConnectionReturn {
+    fn return_connection(&self, connection: Http1Client) {
+        self.idle.0.replace(Some((self.origin.clone(), connection)));
+    }
+}
+
+impl<'a> UrlTarget<'a> {
+    fn of(url: &'a Uri) -> Result<Self, UrlError> {
+        let is_secure = match url.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(UrlError::Url("expected a URL with http or https")),
+        };
+        let authority = url
+            .authority()
+            .ok_or(UrlError::Url("expected a URL with a host"))?;
+        let host = authority.host();
+        let written = authority.as_str();
+        Ok(Self {
+            is_secure,
+            // An IPv6 address stands in brackets (RFC 3986 section 3.2.2).
+            host: host.trim_start_matches('[').trim_end_matches(']'),
+            port: url.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+            // Not with the part before `@`, which is not for the server (RFC 9110 section 4.2.4).
+            authority: written.rsplit('@').next().unwrap_or(written),
+            path: url.path_and_query().map_or("/", |path| path.as_str()),
+        })
+    }
+}
+
+impl UrlError {
+    /// Without the body of the request, which belongs to this thread.
+    fn of(failure: RequestFailure) -> Self {
+        let why = failure.to_string();
+        if failure.request_sent {
+            Self::Unanswered(why)
+        } else {
+            Self::Unsent(why)
+        }
+    }
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(why) => f.write_str(why),
+            Self::Resolve(error) => write!(f, "the name of the server has no address: {error}"),
+            Self::Tls(error) => error.fmt(f),
+            Self::Unsent(why) | Self::Unanswered(why) => f.write_str(why),
+            Self::Body(error) => write!(f, "the response broke off: {error}"),
+            Self::TooLong => write!(f, "the response has more than {MAX_BYTES} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+/// A single request to a server of the operator.
 pub(crate) struct HttpExchange<'a> {
     pub(crate) url: &'a str,
     pub(crate) fields: &'a [(&'a str, &'a str)],
@@ -34,60 +319,59 @@ pub(crate) struct HttpResult {
     pub(crate) line: String,
 }
 
-/// Sends a request, and returns the response.
-pub(crate) async fn fetch(exchange: HttpExchange<'_>) -> Result<HttpResult, IssueError> {
-    let HttpExchange {
-        url,
-        fields,
-        json,
-        patience,
-    } = exchange;
-    let failed = |why: String| IssueError::new(format!("{url}: {why}"));
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new())
-        .pool_max_idle_per_host(0)
-        .build(connector().map_err(|error| failed(error.to_string()))?);
-    let mut request = match json {
-        Some(_) => Request::post(url).header("content-type", "application/json"),
-        None => Request::get(url),
-    };
-    for (name, value) in fields {
-        request = request.header(*name, *value);
-    }
-    let body = json.map(ToString::to_string).unwrap_or_default();
-    let request = request
-        .body(Full::from(body))
-        .map_err(|error| failed(error.to_string()))?;
-    let exchange = async {
-        let response = client
-            .request(request)
-            .await
-            .map_err(|error| failed(causes(&error)))?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_BYTES).collect();
-        let body = body.await.map(|body| body.to_bytes()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&body);
-        let line = text.trim().lines().next().unwrap_or_default();
-        let line = line.chars().filter(|char| !char.is_control()).take(200);
-        Ok(HttpResult {
-            status,
-            line: line.collect(),
-        })
-    };
-    tokio::time::timeout(patience, exchange)
-        .await
-        .map_err(|_| failed(format!("no response in {} seconds", patience.as_secs())))?
+thread_local! {
+    /// The client of all requests to servers of the operator: it has read what the system trusts.
+    static CLIENT: Rc<UrlClient> = Rc::new(UrlClient::new(None));
 }
 
-/// The connector of all requests: it has read the root certificates of the system.
-fn connector() -> Result<HttpsConnector<HttpConnector>, rustls::Error> {
-    static CONNECTOR: OnceLock<HttpsConnector<HttpConnector>> = OnceLock::new();
-    if let Some(connector) = CONNECTOR.get() {
-        return Ok(connector.clone());
+/// Sends a request, and returns the response.
+pub(crate) async fn fetch(exchange: HttpExchange<'_>) -> Result<HttpResult, IssueError> {
+    let url = exchange.url;
+    let failed = |why: String| IssueError::new(format!("{url}: {why}"));
+    let request = request(&exchange).map_err(failed)?;
+    let client = CLIENT.with(Rc::clone);
+    let response = tokio::time::timeout(exchange.patience, client.send(request))
+        .await
+        .map_err(|_| {
+            failed(format!(
+                "no response in {} seconds",
+                exchange.patience.as_secs()
+            ))
+        })?
+        .map_err(|error| failed(causes(&error)))?;
+    let text = String::from_utf8_lossy(&response.body);
+    let line = text.trim().lines().next().unwrap_or_default();
+    let line = line
+        .chars()
+        .filter(|char| !char.is_control())
+        .take(MAX_LINE);
+    Ok(HttpResult {
+        status: response.status.as_u16(),
+        line: line.collect(),
+    })
+}
+
+fn request(exchange: &HttpExchange<'_>) -> Result<UrlRequest, String> {
+    let url = exchange.url.parse::<Uri>();
+    let url = url.map_err(|error| error.to_string())?;
+    let mut headers = Headers::new();
+    let json = [("content-type", "application/json")];
+    let described = exchange.json.iter().flat_map(|_| &json);
+    for (name, value) in described.chain(exchange.fields) {
+        let name = HeaderName::try_from(*name).map_err(|error| error.to_string())?;
+        let value = HeaderValue::try_from(*value).map_err(|error| error.to_string())?;
+        headers.append(&name, &value);
     }
-    let connector = HttpsConnectorBuilder::new()
-        .try_with_platform_verifier()?
-        .https_or_http()
-        .enable_http1()
-        .build();
-    Ok(CONNECTOR.get_or_init(|| connector).clone())
+    Ok(UrlRequest {
+        method: match exchange.json {
+            Some(_) => Method::POST,
+            None => Method::GET,
+        },
+        url,
+        headers,
+        body: exchange
+            .json
+            .map(|json| json.to_string().into())
+            .unwrap_or_default(),
+    })
 }
