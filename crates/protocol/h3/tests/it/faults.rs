@@ -418,7 +418,7 @@ fn a_client_closes_the_connection() {
     }
 }
 
-/// What a server must not send either, by the stream: 0 is that of the request, and 3, 7, 11 and 15 are streams of the server.
+/// What a server must not send either, by the stream: 0 carries the request, and 3, 7, 11 and 15 are streams of the server.
 #[test]
 fn a_client_closes_the_connection_as_a_server_does() {
     let ok = section(&[(":status", "200")]);
@@ -687,7 +687,7 @@ fn a_malformed_request_closes_its_stream() {
     }
 }
 
-/// RFC 9114 section 4.3: pseudo-header fields are those of the head.
+/// RFC 9114 section 4.3: pseudo-header fields belong to the head.
 #[test]
 fn trailers_of_a_request_have_no_pseudo_fields() {
     for (line, fault) in [
