@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_quic::{
     CongestionControl, ConnectError, Dir, QuicCloseReason, QuicEndpoint, QuicEvent, QuicSettings,
@@ -331,11 +331,13 @@ fn packets_between_the_halves_of_a_turn_are_handled() {
                     break;
                 }
                 assert!(late < 100, "the endpoint sleeps");
-                // The second one is a probe: its timeout has passed, and with it the time by which the endpoint
-                // delays its acknowledgement.
+                // A packet, and the time by which the endpoint delays its acknowledgement.
                 let sent = || connection.statistics().udp_tx.datagrams;
-                let before = sent();
-                eventually("more packets have come", || sent() >= before + 2).await;
+                let (before, polled) = (sent(), Instant::now());
+                eventually("a packet and a timer have come", || {
+                    sent() > before && polled.elapsed() > Duration::from_millis(25)
+                })
+                .await;
                 if woken.0.swap(false, Ordering::Relaxed) {
                     poll_once();
                 }
