@@ -1,7 +1,7 @@
 """The figures of BENCHMARKS.md: a table for each kind of load, and below it the goals that were missed, with their reasons."""
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import report
 from .cases import ALL, MB, OF_APUS, of_files
@@ -32,7 +32,7 @@ class Table:
 TABLES = (
     Table("Files over HTTP/1.1", [case for case in of_files("http1", "tls") if not case.is_http2], ("nginx", "floor")),
     Table("Files over HTTP/2", [case for case in of_files("tls") if case.is_http2], ("nginx", "h2o")),
-    Table("Files over HTTP/3", of_files("http3"), ("nginx",)),
+    Table("Files over HTTP/3", of_files("http3"), ("nginx", "quinn")),
     Table("Proxy and cache", of_files("proxies", "downloads", "queues"), ("nginx", "haproxy", "varnish", "floor")),
     Table("PHP", of_files("php"), ("nginx", "nginx-keepalive", "floor"),
           columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
@@ -57,6 +57,8 @@ def peer_versions(reports):
             found[PEERS[case.file]] = list(dict.fromkeys([*found.get(PEERS[case.file], ()), *peers]))
         elif case.load.get("protocol") == "h3" and "nginx" in versions:
             found["nginx-http3"] = [versions["nginx"].removeprefix("nginx version: ")]
+            if "quinn" in versions:
+                found["nginx-http3"].append(versions["quinn"])
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
@@ -71,6 +73,9 @@ def figures(runs, results, reasons):
     parts = [_origin(runs, results)]
     for table in TABLES:
         cases = [case for case in table.cases if case.name in results]
+        # A peer that no run has measured yet has no column.
+        measured = {server for case in cases for server in results[case.name]["servers"]}
+        table = replace(table, peers=tuple(peer for peer in table.peers if peer in measured))
         rows = [row for case in cases for row in _rows(table, case, results[case.name])]
         if rows:
             parts += [f"### {table.title}", "\n".join([*_header(table), *rows])]
