@@ -135,7 +135,6 @@ impl Connection {
         };
         self.probe_timeout.on_expired();
         self.probe_base = now;
-        let has_data = self.streams.has_data();
         let Some(packets) = self.spaces.get_mut(space) else {
             return;
         };
@@ -148,26 +147,16 @@ impl Connection {
         if space == Space::Data {
             self.path.is_challenge_pending |= self.path.challenge.is_some();
         }
-        self.probe_other_levels(space);
-        let Some(packets) = self.spaces.get_mut(space) else {
-            return;
-        };
-        if space == Space::Data
-            && !has_data
-            && let Some(record) = packets
-                .sent
-                .oldest()
-                .and_then(|oldest| oldest.frames.stream())
-        {
-            // The probe has data that the peer may lack, in place of a PING.
-            self.streams.on_lost(record);
-        }
+        self.probe_other_spaces(space);
+        self.probe_streams();
     }
 
-    /// Probes also have the data of the other levels of the handshake (RFC 9002 section 6.2.4). Without it, a server whose
-    /// window is full of Handshake packets could not repeat the ServerHello that its client needs to read them, as an
-    /// Initial packet that was declared lost starts no timer.
-    fn probe_other_levels(&mut self, probed: Space) {
+    /// Probes also have what is in flight in the other spaces (RFC 9002 section 6.2.4). Without it, a server whose window is
+    /// full of Handshake packets could not repeat the ServerHello that its client needs to read them, as an Initial packet
+    /// that was declared lost starts no timer. 1-RTT packets start no timer either before the client has HANDSHAKE_DONE: a
+    /// request that was lost together with Finished would wait for a second timeout, and a server that has completed the
+    /// handshake, which drops Handshake packets, would not learn that the address of the client has changed.
+    fn probe_other_spaces(&mut self, probed: Space) {
         for level in [Space::Initial, Space::Handshake] {
             if level != probed
                 && let Some(packets) = self.spaces.get_mut(level)
@@ -176,6 +165,20 @@ impl Connection {
                 packets.probes = packets.probes.max(1);
                 packets.crypto_sent.send_all_again();
             }
+        }
+        if self.can_send_data() && self.spaces.data.sent.has_ack_eliciting() {
+            self.spaces.data.probes = self.spaces.data.probes.max(1);
+        }
+    }
+
+    /// The probe of Application Data has data that the peer may lack, in place of a PING.
+    fn probe_streams(&mut self) {
+        if self.spaces.data.probes > 0
+            && !self.streams.has_data()
+            && let Some(oldest) = self.spaces.data.sent.oldest()
+            && let Some(record) = oldest.frames.stream()
+        {
+            self.streams.on_lost(record);
         }
     }
 }

@@ -224,7 +224,7 @@ impl Connection {
 
     /// Whether there are keys for Application Data.
     #[inline]
-    fn can_send_data(&self) -> bool {
+    pub(super) fn can_send_data(&self) -> bool {
         self.keys.is_some() || self.side.is_client() && self.has_early_data()
     }
 

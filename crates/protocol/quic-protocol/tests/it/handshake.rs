@@ -209,6 +209,24 @@ fn handshake_done_is_sent_until_it_arrives() {
     assert!(pair.last_packet(Client, PacketType::OneRtt).key_phase());
 }
 
+/// RFC 9002 section 6.2.4. The request waited for a second timeout, which started when HANDSHAKE_DONE came.
+#[test]
+fn a_request_that_is_lost_with_the_end_of_the_handshake_is_sent_again_with_it() {
+    let mut pair = Pair::new();
+    pair.run_until(|pair| pair.server.has_connection());
+    pair.lose_all(Client);
+    pair.run_until(|pair| pair.client.is_connected());
+    let stream = pair.client.send(Dir::Bi, data(500), true);
+    pair.step();
+    pair.no_rule(Client);
+    pair.forget_sent();
+    assert!(pair.run_until(|pair| pair.server.finished.contains(&stream)));
+    let first = pair.seen().remove(0);
+    let kinds: Vec<_> = first.packets.iter().map(|packet| packet.kind).collect();
+    assert_eq!(first.sender, Client);
+    assert_eq!(kinds, [PacketType::Handshake, PacketType::OneRtt]);
+}
+
 /// RFC 9001 section 5.7: the server has keys for them, and waits for the end of the handshake.
 #[test]
 fn data_that_overtakes_the_end_of_the_handshake_is_not_read_before_it() {
