@@ -1,6 +1,8 @@
 //! Two ends on virtual time, by topic. Each test tells what an end does, whatever the network does between them.
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod amplification;
 #[cfg(test)]
 mod close;
@@ -8,6 +10,8 @@ mod close;
 mod congestion;
 #[cfg(test)]
 mod connection_ids;
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 mod early_data;
 #[cfg(test)]
