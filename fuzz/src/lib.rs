@@ -18,6 +18,7 @@ mod php;
 mod proxy;
 mod quic;
 mod quic_decoding;
+mod quic_differential;
 mod shared_cache;
 mod translation;
 mod websocket;
@@ -41,6 +42,7 @@ pub use php::php_wire;
 pub use proxy::proxy_protocol;
 pub use quic::quic_connection;
 pub use quic_decoding::quic_decoding;
+pub use quic_differential::quic_differential;
 pub use shared_cache::shared_cache;
 pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
@@ -77,6 +79,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("query", query),
     ("quic_connection", quic_connection),
     ("quic_decoding", quic_decoding),
+    ("quic_differential", quic_differential),
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),

@@ -14,6 +14,9 @@ const MUTATIONS: usize = 6000;
 /// For a target that opens a connection for each of them.
 const MUTATIONS_WITH_CONNECTION: usize = 1000;
 
+/// For a target in which each of them is a whole connection of both ends.
+const MUTATIONS_WITH_TWO_ENDS: usize = 100;
+
 #[test]
 fn targets_hold_for_their_seeds_and_mutations_of_them() {
     // Each thread takes the next target, which shares nothing with the others.
@@ -38,6 +41,7 @@ fn run_mutations(name: &str, target: Target) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mutations = match name {
         "c_interface" | "quic_connection" => MUTATIONS_WITH_CONNECTION,
+        "quic_differential" => MUTATIONS_WITH_TWO_ENDS,
         _ => MUTATIONS,
     };
     for round in 0..mutations {
