@@ -272,13 +272,15 @@ pub(crate) fn admit(
 ) -> Option<(ConnectionSlot, ConnectionPermit)> {
     worker.counters.accepted.add(1);
     let limits = worker.limits();
-    let has_room = worker.table.open() < limits.worker_connections
-        || worker.make_room(1, worker.clock.ticks()) > 0;
-    let admitted = has_room.then(|| {
-        let slot = worker.table.enter(client, limits.connections_per_address);
-        slot.zip(worker.all.enter(limits.max_connections))
-    });
-    let admitted = admitted.flatten();
+    let admit = || {
+        let slot = worker.table.enter(client, limits.connections_per_address)?;
+        let permit = worker.all.enter(limits.max_connections)?;
+        // Last: a client that is past its own limit would close the idle connections of others, one with each attempt.
+        let has_room = worker.table.open() <= limits.worker_connections
+            || worker.make_room(1, worker.clock.ticks()) > 0;
+        has_room.then_some((slot, permit))
+    };
+    let admitted = admit();
     match &admitted {
         None => worker.counters.refused.add(1),
         Some(_) => worker.counters.connections.set(worker.table.open() as u64),

@@ -408,6 +408,37 @@ fn bounds_the_connections_of_all_workers() {
     });
 }
 
+/// A client whose address is another than the usual one.
+fn from_another_address(server: &Server) -> Client<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let from: std::net::SocketAddr = "127.0.0.9:0".parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&server.address().into()).unwrap();
+    Client::new(TcpStream::from(socket))
+}
+
+#[test]
+fn a_client_past_its_own_limit_closes_no_idle_connections_of_others() {
+    let limits = Limits {
+        connections_per_address: 2,
+        worker_connections: 3,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, paths());
+    let mut other = from_another_address(&server);
+    assert_eq!(other.get("/a").status, 200);
+    let mut clients = [server.connect(), server.connect()];
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.get("/a").status, 200));
+    for _ in 0..5 {
+        server.connect().assert_cut();
+    }
+    assert_eq!(other.get("/b").text(), "/b");
+    let totals = server.totals();
+    assert_eq!((totals.refused, totals.evicted), (5, 0));
+}
+
 #[test]
 fn bounds_the_connections_of_one_address() {
     let limits = Limits {
@@ -421,11 +452,7 @@ fn bounds_the_connections_of_one_address() {
         .for_each(|client| assert_eq!(client.get("/a").status, 200));
     server.connect().assert_cut();
     // Another address is another client.
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let from: std::net::SocketAddr = "127.0.0.9:0".parse().unwrap();
-    socket.bind(&from.into()).unwrap();
-    socket.connect(&server.address().into()).unwrap();
-    let mut other = Client::new(TcpStream::from(socket));
+    let mut other = from_another_address(&server);
     assert_eq!(other.get("/b").text(), "/b");
     drop(clients);
     server.wait_for("their end", |totals| totals.connections == 1);

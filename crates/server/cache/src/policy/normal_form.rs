@@ -43,10 +43,11 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
         return;
     };
     out.push(1);
-    let is_list = matches!(
-        name,
-        "accept" | "accept-language" | "accept-charset" | "prefer" | "x-requested-with"
-    );
+    // What one client has made is sent to all others whose form is the same, so the form may differ from the bytes only where
+    // nobody who reads the field could see a difference (RFC 9111 section 4.1). Languages and charsets are case-insensitive,
+    // and white space has no meaning in `Accept`, but applications compare bytes, and quoted strings have white space: a client
+    // that asks for `DE` or for ` xmlhttprequest` must not choose what others get.
+    let is_list = matches!(name, "accept-language" | "accept-charset");
     let mut text: SmallVec<[u8; 64]> = SmallVec::new();
     let mut separator: &[u8] = b"";
     for value in values {
@@ -54,18 +55,25 @@ pub(super) fn write_field<A: smallvec::Array<Item = u8>>(
         // The common way to join lines (RFC 9110 section 5.3).
         separator = if is_list { b"," } else { b", " };
         if is_list {
-            // These lists are case-insensitive, and white space has no meaning in them.
-            text.extend(
-                value
-                    .iter()
-                    .filter(|byte| !matches!(byte, b' ' | b'\t'))
-                    .map(u8::to_ascii_lowercase),
-            );
+            write_list(value, &mut text);
         } else {
             text.extend_from_slice(value);
         }
     }
     write_value(&text, out);
+}
+
+/// Writes a list, or a part of it, without the white space around `,` and `;`.
+fn write_list<A: smallvec::Array<Item = u8>>(list: &[u8], out: &mut SmallVec<A>) {
+    for part in list.split_inclusive(|byte| matches!(byte, b',' | b';')) {
+        match part.split_last() {
+            Some((delimiter @ (b',' | b';'), item)) => {
+                out.extend_from_slice(item.trim_ascii());
+                out.push(*delimiter);
+            }
+            _ => out.extend_from_slice(part.trim_ascii()),
+        }
+    }
 }
 
 /// The fields that carry the scheme, host and port of the client's request.

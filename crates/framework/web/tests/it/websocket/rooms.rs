@@ -135,6 +135,8 @@ fn flood(slow: SlowReceivers) -> (Client, Client) {
     let (joining, count) = (rooms.clone(), joined.clone());
     let settings = WebSocketSettings {
         send_buffer: 64 << 10,
+        // The slow client reads its close after the flood, which takes a busy machine longer than the default.
+        close_timeout: Duration::from_secs(120),
         ..WebSocketSettings::default()
     };
     let server = Server::with_workers(

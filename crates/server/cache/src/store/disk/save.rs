@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::super::object::Object;
 use super::super::object_file::{
-    FileLayout, NewFile, ObjectFile, ObjectFileHeader, PieceChecksums, SealRequest,
+    FileLayout, FileWork, NewFile, ObjectFile, ObjectFileHeader, PieceChecksums, SealRequest,
 };
 use super::super::purge::fingerprints;
 use super::super::purge_guard::PurgeGuard;
@@ -159,8 +159,16 @@ impl Disk {
         object: &Arc<Object>,
         file: &ObjectFile,
     ) -> io::Result<bool> {
-        let Some((start, run)) = file.next() else {
-            return self.end_writing(shared, object, file);
+        let (start, run) = match file.next() {
+            FileWork::Write(start, run) => (start, run),
+            FileWork::Seal(SealRequest(_purge_guard)) => {
+                return self.end_writing(shared, object, file);
+            }
+            FileWork::Discard => {
+                self.discard(object, file);
+                return Ok(false);
+            }
+            FileWork::Nothing => return Ok(false),
         };
         if file.file().is_none() {
             self.create(shared, object, file)?;
@@ -198,17 +206,6 @@ impl Disk {
         object: &Arc<Object>,
         file: &ObjectFile,
     ) -> io::Result<bool> {
-        let (seal, dropped) = {
-            let mut state = file.lock();
-            (state.seal.take(), state.dropped)
-        };
-        if dropped {
-            self.discard(object, file);
-            return Ok(false);
-        }
-        let Some(SealRequest(_purge_guard)) = seal else {
-            return Ok(false);
-        };
         if object.is_removed() || !shared.survives_purges(object) {
             self.discard(object, file);
             return Ok(false);

@@ -38,6 +38,17 @@ const CHECK_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct SealRequest(pub(crate) Option<PurgeGuard>);
 
+/// What the thread that writes a file does next.
+pub(crate) enum FileWork {
+    /// Writes contiguous pieces from this position on.
+    Write(u64, Vec<Bytes>),
+    /// Writes the metadata: all pieces are written.
+    Seal(SealRequest),
+    /// Removes the file.
+    Discard,
+    Nothing,
+}
+
 /// The file of an object. Only threads that may block access the file system through it.
 #[derive(Debug)]
 pub(crate) struct ObjectFile {
@@ -261,13 +272,19 @@ impl ObjectFile {
         !std::mem::replace(&mut state.running, true)
     }
 
-    /// The next contiguous pieces of the queue; `None` if it is empty.
-    pub(crate) fn next(&self) -> Option<(u64, Vec<Bytes>)> {
+    /// What the writing thread does next.
+    // Under one lock: the last pieces and the request to seal could come between two of them, and the metadata would be
+    // written without these pieces.
+    pub(crate) fn next(&self) -> FileWork {
         let mut state = self.lock();
         if state.dropped {
             state.queue.clear();
+            state.seal = None;
+            return FileWork::Discard;
         }
-        let (start, first) = state.queue.pop_front()?;
+        let Some((start, first)) = state.queue.pop_front() else {
+            return state.seal.take().map_or(FileWork::Nothing, FileWork::Seal);
+        };
         let mut end = start.saturating_add(first.len() as u64);
         let mut run = vec![first];
         while run.len() < 64
@@ -276,7 +293,7 @@ impl ObjectFile {
             end = end.saturating_add(next.len() as u64);
             run.push(next);
         }
-        Some((start, run))
+        FileWork::Write(start, run)
     }
 
     /// Ends the work of the writing thread. Returns `false` if there is more to do.

@@ -131,12 +131,12 @@ fn equivalent_accept_encoding_values_match() {
 }
 
 #[test]
-fn languages_match_regardless_of_white_space_and_case() {
+fn languages_match_regardless_of_white_space_between_them() {
     let accept = |value| [("accept-language", value)];
     assert_matches(
         "accept-language",
         &accept("de, en;q=0.5"),
-        &accept("DE,en; q=0.5"),
+        &accept("de,en ; q=0.5"),
         true,
     );
     assert_matches(
@@ -145,6 +145,25 @@ fn languages_match_regardless_of_white_space_and_case() {
         &accept("en, de"),
         false,
     );
+}
+
+#[test]
+fn a_value_that_an_application_could_tell_apart_is_another_variant() {
+    for (name, one, other) in [
+        ("accept", "application/json", "Application/JSON"),
+        ("accept", "text/html; x=\"a b\"", "text/html; x=\"ab\""),
+        ("accept", "text/html, */*", "text/html,*/*"),
+        ("accept-charset", "utf-8", "UTF-8"),
+        ("accept-language", "de", "DE"),
+        ("accept-language", "de", "d e"),
+        ("prefer", "return=minimal", "Return=Minimal"),
+        ("prefer", "x=\"a b\"", "x=\"ab\""),
+        ("x-requested-with", "XMLHttpRequest", "xmlhttprequest"),
+        ("x-requested-with", "XMLHttpRequest", "XML HttpRequest"),
+    ] {
+        assert_matches(name, &[(name, one)], &[(name, other)], false);
+        assert_matches(name, &[(name, one)], &[(name, one)], true);
+    }
 }
 
 #[test]
