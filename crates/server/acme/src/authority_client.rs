@@ -20,7 +20,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::http_client::{UrlClient, UrlError, UrlRequest, UrlResponse};
+use crate::http_client::{UrlClient, UrlRequest, UrlRequestError, UrlResponse};
 
 /// The largest file of root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 << 20;
@@ -34,13 +34,13 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// HTTPS requests to an authority.
 // instant-acme asks for futures that are `Send`, and connections belong to one thread: requests go to a task there.
 pub(crate) struct AuthorityClient {
-    requests: mpsc::UnboundedSender<QueuedRequest>,
+    requests: mpsc::UnboundedSender<AuthorityRequest>,
     observations: Arc<AuthorityObservations>,
 }
 
-struct QueuedRequest {
+struct AuthorityRequest {
     request: UrlRequest,
-    reply: oneshot::Sender<Result<UrlResponse, UrlError>>,
+    reply: oneshot::Sender<Result<UrlResponse, UrlRequestError>>,
 }
 
 /// What the responses of an authority say beside their bodies.
@@ -152,8 +152,8 @@ impl AuthorityClient {
 }
 
 /// Sends requests in order, until the client is dropped.
-async fn send_all(client: UrlClient, mut requests: mpsc::UnboundedReceiver<QueuedRequest>) {
-    while let Some(QueuedRequest { request, mut reply }) = requests.recv().await {
+async fn send_all(client: UrlClient, mut requests: mpsc::UnboundedReceiver<AuthorityRequest>) {
+    while let Some(AuthorityRequest { request, mut reply }) = requests.recv().await {
         tokio::select! {
             result = client.send(request) => {
                 // Whoever asked may have given up at this moment.
@@ -186,7 +186,7 @@ impl HttpClient for AuthorityClient {
             };
             let (reply, response) = oneshot::channel();
             // The task ends only with this client.
-            let _ = requests.send(QueuedRequest { request, reply });
+            let _ = requests.send(AuthorityRequest { request, reply });
             let response = response
                 .await
                 .map_err(|error| Error::Other(Box::new(error)))?

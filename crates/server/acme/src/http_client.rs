@@ -1,30 +1,24 @@
-//! HTTP requests to certificate authorities and to servers of the operator, over TLS or in clear text.
+//! A client of servers that URLs name, over TLS or in clear text: certificate authorities, and servers of the operator.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, ConnectionReturn,
     Http1Client, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate,
     ResponseRules, Timeouts, Tls, connect,
 };
-use apus_http::{Body, BodyError, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode};
+use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode};
 use apus_transport::tls::TlsError;
 use bytes::{Bytes, BytesMut};
 use http::Uri;
 use rustls::pki_types::CertificateDer;
-use serde_json::Value;
-
-use crate::issue_error::{IssueError, causes};
 
 /// The most bytes of a response that are read. The longest are chains of certificates, of some kilobytes each.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The most characters of a server's response in an error message.
-const MAX_LINE: usize = 200;
 
 /// A client of servers that URLs name. It belongs to one thread, as connections do.
 pub(crate) struct UrlClient {
@@ -64,7 +58,7 @@ pub(crate) struct UrlResponse {
 
 /// Why there is no whole response.
 #[derive(Debug)]
-pub(crate) enum UrlError {
+pub(crate) enum UrlRequestError {
     /// The URL is not one that this client can reach.
     Url(&'static str),
     /// The name of the server has no address.
@@ -106,10 +100,10 @@ impl UrlClient {
     }
 
     /// Sends a request, and reads the response.
-    pub(crate) async fn send(&self, request: UrlRequest) -> Result<UrlResponse, UrlError> {
+    pub(crate) async fn send(&self, request: UrlRequest) -> Result<UrlResponse, UrlRequestError> {
         let target = UrlTarget::of(&request.url)?;
         if self.only_https && !target.is_secure {
-            return Err(UrlError::Url("expected a URL with https"));
+            return Err(UrlRequestError::Url("expected a URL with https"));
         }
         let tls = self.tls(&target)?;
         let template = RequestTemplate {
@@ -132,7 +126,7 @@ impl UrlClient {
         if let Some((origin, connection)) = self.idle.take(&target, tls.as_ref()) {
             match self.exchange(origin, connection, &template, body()).await {
                 // The server closed it while the request was on its way to the socket.
-                Err(UrlError::Unsent(_)) => {}
+                Err(UrlRequestError::Unsent(_)) => {}
                 result => return result,
             }
         }
@@ -141,7 +135,7 @@ impl UrlClient {
     }
 
     /// TLS for a server; `None` without.
-    fn tls(&self, target: &UrlTarget<'_>) -> Result<Option<Tls>, UrlError> {
+    fn tls(&self, target: &UrlTarget<'_>) -> Result<Option<Tls>, UrlRequestError> {
         if !target.is_secure {
             return Ok(None);
         }
@@ -152,7 +146,7 @@ impl UrlClient {
             authorities: self.authorities.clone(),
             ..ClientTlsSettings::new(target.host)
         });
-        let tls = tls.map_err(UrlError::Tls)?;
+        let tls = tls.map_err(UrlRequestError::Tls)?;
         let mut known = self.tls.borrow_mut();
         known.insert(target.host.to_owned(), tls.clone());
         Ok(Some(tls))
@@ -164,7 +158,7 @@ impl UrlClient {
         mut connection: Http1Client,
         template: &RequestTemplate,
         body: Body,
-    ) -> Result<UrlResponse, UrlError> {
+    ) -> Result<UrlResponse, UrlRequestError> {
         connection.set_connection_return(Rc::new(IdleConnectionReturn {
             idle: Rc::clone(&self.idle),
             origin,
@@ -173,20 +167,23 @@ impl UrlClient {
             template: template.clone(),
             body,
         };
-        let response = connection.send(request).await.map_err(UrlError::of)?;
+        let response = connection
+            .send(request)
+            .await
+            .map_err(UrlRequestError::of)?;
         read(response).await
     }
 }
 
 /// Reads the whole of a response.
-async fn read(mut response: ClientResponse) -> Result<UrlResponse, UrlError> {
+async fn read(mut response: ClientResponse) -> Result<UrlResponse, UrlRequestError> {
     let mut body = BytesMut::new();
     while let Some(frame) = response.body.frame().await {
-        let Frame::Data(data) = frame.map_err(UrlError::Body)? else {
+        let Frame::Data(data) = frame.map_err(UrlRequestError::Body)? else {
             continue;
         };
         if body.len().saturating_add(data.len()) > MAX_BYTES {
-            return Err(UrlError::TooLong);
+            return Err(UrlRequestError::TooLong);
         }
         body.extend_from_slice(&data);
     }
@@ -202,18 +199,18 @@ async fn connect_to(
     target: &UrlTarget<'_>,
     tls: Option<Tls>,
     timeouts: &Timeouts,
-) -> Result<(Origin, Http1Client), UrlError> {
+) -> Result<(Origin, Http1Client), UrlRequestError> {
     let addresses = tokio::net::lookup_host((target.host, target.port))
         .await
-        .map_err(UrlError::Resolve)?;
-    let mut failure = UrlError::Url("the name of the server has no address");
+        .map_err(UrlRequestError::Resolve)?;
+    let mut failure = UrlRequestError::Url("the name of the server has no address");
     for address in addresses {
         let origin = origin(address, tls.clone());
         match connect(&origin, None, timeouts).await {
             Ok(OriginConnection::Http1(connection)) => return Ok((origin, connection)),
             // What is asked for is HTTP/1.1.
             Ok(OriginConnection::Multiplexed(_) | OriginConnection::FastCgi(_)) => {}
-            Err(error) => failure = UrlError::of(error),
+            Err(error) => failure = UrlRequestError::of(error),
         }
     }
     Err(failure)
@@ -252,15 +249,15 @@ impl ConnectionReturn<Http1Client> for IdleConnectionReturn {
 }
 
 impl<'a> UrlTarget<'a> {
-    fn of(url: &'a Uri) -> Result<Self, UrlError> {
+    fn of(url: &'a Uri) -> Result<Self, UrlRequestError> {
         let is_secure = match url.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(UrlError::Url("expected a URL with http or https")),
+            _ => return Err(UrlRequestError::Url("expected a URL with http or https")),
         };
         let authority = url
             .authority()
-            .ok_or(UrlError::Url("expected a URL with a host"))?;
+            .ok_or(UrlRequestError::Url("expected a URL with a host"))?;
         let host = authority.host();
         let written = authority.as_str();
         Ok(Self {
@@ -275,7 +272,7 @@ impl<'a> UrlTarget<'a> {
     }
 }
 
-impl UrlError {
+impl UrlRequestError {
     /// Without the body of the request, which belongs to this thread.
     fn of(failure: RequestFailure) -> Self {
         let why = failure.to_string();
@@ -287,7 +284,7 @@ impl UrlError {
     }
 }
 
-impl fmt::Display for UrlError {
+impl fmt::Display for UrlRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(why) => f.write_str(why),
@@ -300,78 +297,4 @@ impl fmt::Display for UrlError {
     }
 }
 
-impl std::error::Error for UrlError {}
-
-/// A single request to a server of the operator.
-pub(crate) struct HttpExchange<'a> {
-    pub(crate) url: &'a str,
-    pub(crate) fields: &'a [(&'a str, &'a str)],
-    /// The body of a POST request; a GET request has none.
-    pub(crate) json: Option<&'a Value>,
-    /// How long the server may take.
-    pub(crate) patience: Duration,
-}
-
-/// The parts of the response that the callers use.
-pub(crate) struct HttpResult {
-    pub(crate) status: u16,
-    /// The first line of the body, without control characters.
-    pub(crate) line: String,
-}
-
-thread_local! {
-    /// The client of all requests to servers of the operator: it has read what the system trusts.
-    static CLIENT: Rc<UrlClient> = Rc::new(UrlClient::new(None));
-}
-
-/// Sends a request, and returns the response.
-pub(crate) async fn fetch(exchange: HttpExchange<'_>) -> Result<HttpResult, IssueError> {
-    let url = exchange.url;
-    let failed = |why: String| IssueError::new(format!("{url}: {why}"));
-    let request = request(&exchange).map_err(failed)?;
-    let client = CLIENT.with(Rc::clone);
-    let response = tokio::time::timeout(exchange.patience, client.send(request))
-        .await
-        .map_err(|_| {
-            failed(format!(
-                "no response in {} seconds",
-                exchange.patience.as_secs()
-            ))
-        })?
-        .map_err(|error| failed(causes(&error)))?;
-    let text = String::from_utf8_lossy(&response.body);
-    let line = text.trim().lines().next().unwrap_or_default();
-    let line = line
-        .chars()
-        .filter(|char| !char.is_control())
-        .take(MAX_LINE);
-    Ok(HttpResult {
-        status: response.status.as_u16(),
-        line: line.collect(),
-    })
-}
-
-fn request(exchange: &HttpExchange<'_>) -> Result<UrlRequest, String> {
-    let url = exchange.url.parse::<Uri>();
-    let url = url.map_err(|error| error.to_string())?;
-    let mut headers = Headers::new();
-    let json = [("content-type", "application/json")];
-    let described = exchange.json.iter().flat_map(|_| &json);
-    for (name, value) in described.chain(exchange.fields) {
-        let name = HeaderName::try_from(*name).map_err(|error| error.to_string())?;
-        let value = HeaderValue::try_from(*value).map_err(|error| error.to_string())?;
-        headers.append(&name, &value);
-    }
-    Ok(UrlRequest {
-        method: match exchange.json {
-            Some(_) => Method::POST,
-            None => Method::GET,
-        },
-        url,
-        headers,
-        body: exchange
-            .json
-            .map(|json| json.to_string().into())
-            .unwrap_or_default(),
-    })
-}
+impl std::error::Error for UrlRequestError {}

@@ -15,6 +15,8 @@
 //! - `challenges`, `service`, `dns_publisher`: the responses to `http-01`, `tls-alpn-01` and `dns-01`. `dns`: dynamic
 //!   updates (`update`), delegation and name servers (`lookup`), acme-dns and webhooks (`http`).
 //! - `on_demand`, `permission`: names that are first seen in a handshake, and the limits of clients and sites.
+//! - `http_client`: requests to URLs, by apus-client; to the authority (`authority_client`), and to servers of the operator
+//!   (`operator_request`).
 //! - `reachability`, `authority_client`: when nothing is asked of an authority, because of DNS, the clock, the disk or
 //!   `Retry-After`.
 //! - `shared`: storage that machines share (`SharedStorage`), in Redis or PostgreSQL. `peers`: processes with one
@@ -29,10 +31,10 @@
 //! - **Handshakes find certificates on demand in memory** (`on_demand`); the control thread reads the store, asks for
 //!   permission and orders. So a flood of invented names costs workers a look at a table, and the control thread a
 //!   bounded queue.
-//! - **DNS changes are ours for three protocols** (RFC 2136, acme-dns, webhooks), by hickory-proto and hyper, which
-//!   other parts need as well. The crate dns-update has many more providers. It is well kept (Apache-2.0 or MIT, by the
+//! - **DNS changes are ours for three protocols** (RFC 2136, acme-dns, webhooks), by hickory-proto and
+//!   apus-client, which other parts need as well. The crate dns-update has many more providers. It is well kept (Apache-2.0 or MIT, by the
 //!   authors of Stalwart), but its interface has changed five times since October 2025 (0.1 to 0.6.1, which was looked
-//!   at in November 2026), it adds a second HTTP client (reqwest) and 13 other crates to a server with it, and its
+//!   at in November 2026), it adds another HTTP client (reqwest) and 13 other crates to a server with it, and its
 //!   providers cannot be tested without accounts: the addresses of most are fixed. A webhook or a program reaches them.
 //! - **Machines share certificates by files that are compared** (`shared`). Each has its folder, from which it serves,
 //!   so that nothing waits for the storage but orders and commands. A file is sent by the side that changed it since
@@ -63,6 +65,7 @@ mod issue_error;
 mod maintenance;
 mod names;
 mod on_demand;
+mod operator_request;
 mod peers;
 mod permission;
 mod provider;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::http_client::{HttpExchange, fetch};
 use crate::issue_error::IssueError;
+use crate::operator_request::{HttpExchange, fetch};
 
 /// How long the web server may take.
 const PATIENCE: Duration = Duration::from_secs(5);

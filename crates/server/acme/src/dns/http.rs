@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::dns_publisher::AcmeDnsAccount;
-use crate::http_client::{HttpExchange, fetch};
 use crate::issue_error::IssueError;
+use crate::operator_request::{HttpExchange, fetch};
 
 /// How long a server may take. A webhook returns when the record is at the name servers, or before.
 const PATIENCE: Duration = Duration::from_secs(120);
