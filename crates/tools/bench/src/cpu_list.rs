@@ -24,13 +24,11 @@ impl CpuList {
 }
 
 impl FromStr for CpuList {
-    type Err = String;
+    type Err = InvalidCpuList;
 
     /// Parses a list such as `0,2-3`, or `first` and `last`: of the processors that this process may use.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("`{text}` is no list of processors such as 0,2-3, and not `first` or `last`")
-        };
+    fn from_str(text: &str) -> Result<Self, InvalidCpuList> {
+        let wrong = || InvalidCpuList(text.to_owned());
         let mut allowed = allowed();
         match text {
             "first" => return Ok(Self(vec![allowed.next().ok_or_else(wrong)?])),
@@ -55,6 +53,22 @@ impl FromStr for CpuList {
         Ok(Self(found))
     }
 }
+
+/// The error for a text that is no list of processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidCpuList(String);
+
+impl fmt::Display for InvalidCpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no list of processors such as 0,2-3, and not `first` or `last`",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidCpuList {}
 
 /// The processors that this process may use.
 fn allowed() -> impl Iterator<Item = usize> {

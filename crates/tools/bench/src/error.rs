@@ -1,5 +1,6 @@
 //! Why a load cannot begin.
 
+use std::error::Error;
 use std::fmt;
 
 /// Why a load cannot begin. Failures during a load are counted instead.
@@ -7,7 +8,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum BenchError {
     /// The plan contradicts itself, or one of its values is not possible.
-    Plan(String),
+    Plan(Box<dyn Error + Send + Sync>),
     /// A host is not this machine, and nobody said that it may be loaded.
     NotLocal {
         /// The host of the URL.
@@ -33,9 +34,8 @@ pub enum BenchError {
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plan(message) | Self::Process(message) | Self::Server(message) => {
-                f.write_str(message)
-            }
+            Self::Plan(error) => error.fmt(f),
+            Self::Process(message) | Self::Server(message) => f.write_str(message),
             Self::NotLocal { host, address } => write!(
                 f,
                 "{host} ({address}) is not this machine; a load on somebody else's server is an attack on it. \
@@ -49,9 +49,18 @@ impl fmt::Display for BenchError {
     }
 }
 
-impl std::error::Error for BenchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl BenchError {
+    /// The error for a plan, or a file of one.
+    pub(crate) fn plan(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+impl Error for BenchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            // Its own text is the one of this error.
+            Self::Plan(error) => error.source(),
             Self::System(error) => Some(error),
             _ => None,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::target::InvalidDuration;
 use crate::{
     ArrivalRate, BenchError, BenchReport, LoadLimit, LoadPlan, LoadProgress, format_rate,
     parse_duration, run,
@@ -115,22 +116,27 @@ impl LoadObjective {
 }
 
 impl FromStr for LoadObjective {
-    type Err = String;
+    type Err = InvalidObjective;
 
     /// Parses `p99=20ms,p50=5ms,errors=0`; `errors` may be a number of percent, such as `0.1%`, and is 0 if it is left out.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected an objective such as p99=20ms,errors=0";
+    fn from_str(text: &str) -> Result<Self, InvalidObjective> {
         let mut found = Self {
             percentiles: Vec::new(),
             errors: 0.0,
         };
         for part in text.split(',') {
-            let (name, value) = part.trim().split_once('=').ok_or(expected)?;
+            let (name, value) = part
+                .trim()
+                .split_once('=')
+                .ok_or(InvalidObjective::Syntax)?;
             if name == "errors" {
                 let percent = value.strip_suffix('%');
-                let number: f64 = percent.unwrap_or(value).parse().map_err(|_| expected)?;
+                let number: f64 = percent
+                    .unwrap_or(value)
+                    .parse()
+                    .map_err(|_| InvalidObjective::Syntax)?;
                 if percent.is_none() && number != 0.0 {
-                    return Err("errors must be 0, or a share such as 0.1%".to_owned());
+                    return Err(InvalidObjective::Errors);
                 }
                 found.errors = number / 100.0;
                 continue;
@@ -140,20 +146,52 @@ impl FromStr for LoadObjective {
                 name => name
                     .strip_prefix('p')
                     .and_then(|digits| digits.parse().ok())
-                    .ok_or(expected)?,
+                    .ok_or(InvalidObjective::Syntax)?,
             };
             if !(0.0..=100.0).contains(&percentile) {
-                return Err(format!("`{name}` is no percentile"));
+                return Err(InvalidObjective::Percentile(name.to_owned()));
             }
-            found.percentiles.push((percentile, parse_duration(value)?));
+            let time = parse_duration(value).map_err(InvalidObjective::Time)?;
+            found.percentiles.push((percentile, time));
         }
         if found.percentiles.is_empty() {
-            Err(format!("an objective needs a percentile; {expected}"))
+            Err(InvalidObjective::NoPercentile)
         } else {
             Ok(found)
         }
     }
 }
+
+/// Why a text is no objective.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidObjective {
+    /// It has a part that is none of an objective.
+    Syntax,
+    /// Its errors are a number.
+    Errors,
+    /// This is no percentile.
+    Percentile(String),
+    /// It has no percentile.
+    NoPercentile,
+    /// The time of a percentile.
+    Time(InvalidDuration),
+}
+
+impl fmt::Display for InvalidObjective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = "expected an objective such as p99=20ms,errors=0";
+        match self {
+            Self::Syntax => f.write_str(expected),
+            Self::Errors => f.write_str("errors must be 0, or a share such as 0.1%"),
+            Self::Percentile(name) => write!(f, "`{name}` is no percentile"),
+            Self::NoPercentile => write!(f, "an objective needs a percentile; {expected}"),
+            Self::Time(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidObjective {}
 
 impl fmt::Display for LoadObjective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,8 +213,8 @@ pub fn find_max(
     observe: &mut dyn FnMut(&LoadProgress),
 ) -> Result<MaxRateReport, BenchError> {
     if plan.rate.is_some() || !matches!(plan.limit, LoadLimit::Time(_)) {
-        return Err(BenchError::Plan(
-            "the search for the highest rate needs a duration, and no rate".to_owned(),
+        return Err(BenchError::plan(
+            "the search for the highest rate needs a duration, and no rate",
         ));
     }
     let mut estimate = plan.clone();
@@ -197,7 +235,7 @@ pub fn find_max(
     while result.loads.len() < MAX_LOADS && !search.is_over() {
         let rate = search.next;
         let mut load = plan.clone();
-        load.rate = Some(ArrivalRate::constant(rate).map_err(BenchError::Plan)?);
+        load.rate = Some(ArrivalRate::constant(rate).map_err(BenchError::plan)?);
         let report = run(load, observe);
         // The server may have died by the load before.
         let Ok(report) = report else {

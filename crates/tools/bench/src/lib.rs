@@ -63,15 +63,15 @@ mod websocket_mode;
 mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
-pub use cpu_list::CpuList;
+pub use cpu_list::{CpuList, InvalidCpuList};
 pub use error::BenchError;
 pub use failure::{FailureCount, LoadFailure};
-pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
+pub use find_max::{InvalidObjective, LoadObjective, MaxRateReport, SearchedRate, find_max};
 pub use load_run::{LoadProgress, latency_band_start_ms, run, server_pss};
 pub use pace::ClientSpeed;
 pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use prepared_load::{fetch, run_scenario};
-pub use rate::{ArrivalOrder, ArrivalRate};
+pub use rate::{ArrivalOrder, ArrivalRate, InvalidRate};
 pub use recorder::ResponseSample;
 pub use report::{
     BenchReport, GeneratorReport, IntervalReport, LatencyReport, ServerPoint, ServerReport,
@@ -79,9 +79,9 @@ pub use report::{
 };
 pub use request::PlannedRequest;
 pub use scenario::ScenarioPlan;
-pub use status_range::parse_statuses;
-pub use target::{BenchUrl, parse_duration};
-pub use think_time::ThinkTime;
+pub use status_range::{InvalidStatuses, parse_statuses};
+pub use target::{BenchUrl, InvalidBenchUrl, InvalidDuration, parse_duration};
+pub use think_time::{InvalidThinkTime, ThinkTime};
 pub use tls::TlsPlan;
 pub use usage::MachineReport;
 pub use websocket_mode::WebSocketMode;

@@ -194,7 +194,7 @@ impl LoadPlan {
 
     /// Checks that the parts of the plan fit together.
     pub fn check(&self) -> Result<(), BenchError> {
-        let wrong = |message: &str| Err(BenchError::Plan(message.to_owned()));
+        let wrong = |message: &str| Err(BenchError::plan(message));
         let Some((first, others)) = self.requests.split_first() else {
             return wrong("a load needs a URL");
         };
@@ -202,7 +202,7 @@ impl LoadPlan {
             .iter()
             .find(|one| !one.url.has_same_origin(&first.url))
         {
-            return Err(BenchError::Plan(format!(
+            return Err(BenchError::plan(format!(
                 "{} and {} are of different servers; a load is for one scheme, host and port",
                 first.url, other.url
             )));
@@ -258,7 +258,7 @@ impl LoadPlan {
 
     /// Checks a load of messages.
     fn check_websocket(&self) -> Result<(), BenchError> {
-        let wrong = |message: &str| Err(BenchError::Plan(message.to_owned()));
+        let wrong = |message: &str| Err(BenchError::plan(message));
         if self.version == HttpVersion::Http3 || self.scenario.is_some() {
             return wrong("WebSocket needs HTTP/1.1 or HTTP/2, and has no scenarios");
         }

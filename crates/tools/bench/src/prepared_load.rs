@@ -39,7 +39,7 @@ impl PreparedLoad {
     pub(crate) fn new(plan: LoadPlan) -> Result<Self, BenchError> {
         plan.check()?;
         let Some(first) = plan.requests.first() else {
-            return Err(BenchError::Plan("a load needs a URL".to_owned()));
+            return Err(BenchError::plan("a load needs a URL"));
         };
         let url = first.url.clone();
         let address = url.resolve()?;

@@ -1,9 +1,11 @@
 //! The rate of an open loop: when each request is due.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::parse_duration;
+use crate::target::InvalidDuration;
 
 /// The rate at which requests are due, over the time of a load.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +38,7 @@ impl ArrivalRate {
     ///
     /// # Errors
     /// The rate is not positive.
-    pub fn constant(rate: f64) -> Result<Self, String> {
+    pub fn constant(rate: f64) -> Result<Self, InvalidRate> {
         Ok(Self {
             stages: vec![RateStage {
                 from: positive(rate)?,
@@ -169,16 +171,19 @@ impl Iterator for ArrivalTimes {
 }
 
 impl FromStr for ArrivalRate {
-    type Err = String;
+    type Err = InvalidRate;
 
     /// Parses stages, separated by commas: `RATE`, `RATE:TIME` for a step, `FROM..TO:TIME` for a ramp. A rate is
     /// a number, with `k` for thousands. Only the last may be without a time.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidRate> {
         let mut stages: Vec<RateStage> = Vec::new();
         let parts: Vec<_> = text.split(',').collect();
         for (index, part) in parts.iter().enumerate() {
             let (rates, time) = match part.split_once(':') {
-                Some((rates, time)) => (rates, Some(parse_duration(time)?)),
+                Some((rates, time)) => (
+                    rates,
+                    Some(parse_duration(time).map_err(InvalidRate::Time)?),
+                ),
                 None => (*part, None),
             };
             let (from, to) = match rates.split_once("..") {
@@ -188,14 +193,12 @@ impl FromStr for ArrivalRate {
             let is_last = index + 1 == parts.len();
             let seconds = match time {
                 Some(time) if time.is_zero() => {
-                    return Err(format!("the stage `{part}` has no time"));
+                    return Err(InvalidRate::EmptyStage((*part).to_owned()));
                 }
                 Some(time) => time.as_secs_f64(),
                 None if is_last && from == to => f64::INFINITY,
                 None => {
-                    return Err(format!(
-                        "the stage `{part}` needs a time, such as {part}:10s"
-                    ));
+                    return Err(InvalidRate::EndlessStage((*part).to_owned()));
                 }
             };
             stages.push(RateStage { from, to, seconds });
@@ -213,8 +216,8 @@ impl FromStr for ArrivalRate {
     }
 }
 
-impl std::fmt::Display for ArrivalRate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ArrivalRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, stage) in self.stages.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", then " };
             if stage.from == stage.to {
@@ -230,25 +233,60 @@ impl std::fmt::Display for ArrivalRate {
     }
 }
 
-fn parse_rate(text: &str) -> Result<f64, String> {
+fn parse_rate(text: &str) -> Result<f64, InvalidRate> {
     let text = text.trim().trim_end_matches("/s");
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1000.0),
         None => (text, 1.0),
     };
-    let number: f64 = digits.parse().map_err(|_| {
-        format!("`{text}` is no rate; expected a number of requests per second, such as 500 or 2k")
-    })?;
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| InvalidRate::NoNumber(text.to_owned()))?;
     positive(number * factor)
 }
 
-fn positive(rate: f64) -> Result<f64, String> {
+fn positive(rate: f64) -> Result<f64, InvalidRate> {
     if rate.is_finite() && rate > 0.0 {
         Ok(rate)
     } else {
-        Err("a rate must be more than 0".to_owned())
+        Err(InvalidRate::NotPositive)
     }
 }
+
+/// Why a text is no rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidRate {
+    /// A rate is 0, or less.
+    NotPositive,
+    /// This is no number.
+    NoNumber(String),
+    /// The time of a stage.
+    Time(InvalidDuration),
+    /// This stage takes no time.
+    EmptyStage(String),
+    /// This stage has no time, and is not the last one or leads to another rate.
+    EndlessStage(String),
+}
+
+impl fmt::Display for InvalidRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPositive => f.write_str("a rate must be more than 0"),
+            Self::NoNumber(text) => write!(
+                f,
+                "`{text}` is no rate; expected a number of requests per second, such as 500 or 2k"
+            ),
+            Self::Time(error) => error.fmt(f),
+            Self::EmptyStage(stage) => write!(f, "the stage `{stage}` has no time"),
+            Self::EndlessStage(stage) => {
+                write!(f, "the stage `{stage}` needs a time, such as {stage}:10s")
+            }
+        }
+    }
+}
+
+impl std::error::Error for InvalidRate {}
 
 #[cfg(test)]
 mod tests {

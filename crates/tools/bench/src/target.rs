@@ -1,5 +1,6 @@
 //! The URL of a load: its origin, its address, and whether that is this machine; and durations on the command line.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::time::Duration;
@@ -82,8 +83,8 @@ impl BenchUrl {
     }
 }
 
-impl std::fmt::Display for BenchUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BenchUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match (self.is_websocket, self.is_tls) {
             (false, _) => self.scheme(),
             (true, false) => "ws",
@@ -94,42 +95,32 @@ impl std::fmt::Display for BenchUrl {
 }
 
 impl FromStr for BenchUrl {
-    type Err = String;
+    type Err = InvalidBenchUrl;
 
     /// Parses an absolute URL. Without a scheme it is `http`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidBenchUrl> {
         let whole = if text.contains("://") {
             text.to_owned()
         } else {
             format!("http://{text}")
         };
-        let expected = "expected a URL such as http://127.0.0.1:8080/path";
         let (before_fragment, _) = whole.split_once('#').unwrap_or((&whole, ""));
-        let uri: Uri = before_fragment
-            .parse()
-            .map_err(|error| format!("{error}; {expected}"))?;
+        let uri: Uri = before_fragment.parse().map_err(InvalidBenchUrl::Syntax)?;
         let is_tls = match uri.scheme_str() {
             Some("http" | "ws") => false,
             Some("https" | "wss") => true,
-            _ => {
-                return Err(format!(
-                    "the scheme must be http, https, ws or wss; {expected}"
-                ));
-            }
+            _ => return Err(InvalidBenchUrl::Scheme),
         };
-        let authority = uri.authority().ok_or(expected)?;
+        let authority = uri.authority().ok_or(InvalidBenchUrl::NoAuthority)?;
         if authority.as_str().contains('@') {
-            return Err(
-                "a URL with a user name is not accepted; use --header 'authorization: ...'"
-                    .to_owned(),
-            );
+            return Err(InvalidBenchUrl::UserName);
         }
         let host = authority
             .host()
             .trim_start_matches('[')
             .trim_end_matches(']');
         if host.is_empty() {
-            return Err(format!("the URL has no host; {expected}"));
+            return Err(InvalidBenchUrl::NoHost);
         }
         Ok(Self {
             is_tls,
@@ -146,6 +137,39 @@ impl FromStr for BenchUrl {
         })
     }
 }
+
+/// Why a text is no URL of a load.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InvalidBenchUrl {
+    /// It breaks the grammar of URLs (RFC 3986).
+    Syntax(http::uri::InvalidUri),
+    /// Its scheme is another one.
+    Scheme,
+    /// It has no authority.
+    NoAuthority,
+    /// It has a user name, which would be sent in no request (RFC 9110 section 4.2.4).
+    UserName,
+    /// Its authority has no host.
+    NoHost,
+}
+
+impl fmt::Display for InvalidBenchUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expected = "expected a URL such as http://127.0.0.1:8080/path";
+        match self {
+            Self::Syntax(error) => write!(f, "{error}; {expected}"),
+            Self::Scheme => write!(f, "the scheme must be http, https, ws or wss; {expected}"),
+            Self::NoAuthority => f.write_str(expected),
+            Self::UserName => f.write_str(
+                "a URL with a user name is not accepted; use --header 'authorization: ...'",
+            ),
+            Self::NoHost => write!(f, "the URL has no host; {expected}"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidBenchUrl {}
 
 /// Whether an address is one of this machine. Sends nothing.
 pub(crate) fn is_this_machine(address: SocketAddr) -> bool {
@@ -170,20 +194,31 @@ pub(crate) fn is_this_machine(address: SocketAddr) -> bool {
 ///
 /// # Errors
 /// The text is no such duration.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a duration such as 10s, 500ms, 2m or 1h".to_owned();
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let number: f64 = digits.parse().map_err(|_| InvalidDuration)?;
     let factor = match text.get(digits.len()..) {
         Some("us") => 1e-6,
         Some("ms") => 1e-3,
         Some("" | "s") => 1.0,
         Some("m") => 60.0,
         Some("h") => 3600.0,
-        _ => return Err(wrong()),
+        _ => return Err(InvalidDuration),
     };
-    Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())
+    Duration::try_from_secs_f64(number * factor).map_err(|_| InvalidDuration)
 }
+
+/// The error for a text that is no duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidDuration;
+
+impl fmt::Display for InvalidDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a duration such as 10s, 500ms, 2m or 1h")
+    }
+}
+
+impl std::error::Error for InvalidDuration {}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use tokio::time::Sleep;
 
 use crate::arrivals::Arrivals;
 use crate::parse_duration;
+use crate::target::InvalidDuration;
 
 /// How long a connection waits between a response and its next request: between two durations, evenly at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,11 @@ impl ThinkTime {
 }
 
 impl FromStr for ThinkTime {
-    type Err = String;
+    type Err = InvalidThinkTime;
 
     /// Parses a duration, or two of them as in `1s..3s`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidThinkTime> {
+        let parse_duration = |text| parse_duration(text).map_err(InvalidThinkTime::Time);
         let (least, most) = match text.split_once("..") {
             Some((least, most)) => (parse_duration(least)?, parse_duration(most)?),
             None => (parse_duration(text)?, parse_duration(text)?),
@@ -44,7 +46,7 @@ impl FromStr for ThinkTime {
         if least <= most {
             Ok(Self { least, most })
         } else {
-            Err(format!("`{text}` ends before it begins"))
+            Err(InvalidThinkTime::Reversed(text.to_owned()))
         }
     }
 }
@@ -58,6 +60,27 @@ impl fmt::Display for ThinkTime {
         }
     }
 }
+
+/// Why a text is no time between requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidThinkTime {
+    /// One of its times.
+    Time(InvalidDuration),
+    /// Its second time is shorter than its first one.
+    Reversed(String),
+}
+
+impl fmt::Display for InvalidThinkTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(error) => error.fmt(f),
+            Self::Reversed(text) => write!(f, "`{text}` ends before it begins"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidThinkTime {}
 
 /// The pause of a connection before its next request.
 #[derive(Default)]

@@ -66,11 +66,10 @@ impl ConnectionTls {
 impl TlsPlan {
     /// Prepares connections to a URL with a protocol by ALPN. This may read the files of the system.
     pub(crate) fn prepare(&self, url: &BenchUrl, alpn: &[u8]) -> Result<ConnectionTls, BenchError> {
-        let wrong = |error: String| BenchError::Plan(error);
         let provider = Arc::new(self.provider()?);
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(BenchError::plan)?;
         let builder = if self.verify {
             builder.with_root_certificates(self.roots()?)
         } else {
@@ -89,7 +88,7 @@ impl TlsPlan {
             config.resumption = Resumption::disabled();
         }
         let name = ServerName::try_from(url.host().to_owned())
-            .map_err(|_| wrong(format!("`{}` is no name of a server", url.host())))?;
+            .map_err(|_| BenchError::plan(format!("`{}` is no name of a server", url.host())))?;
         Ok(ConnectionTls {
             config: Arc::new(config),
             name,
@@ -130,7 +129,7 @@ impl TlsPlan {
                         .map_err(|error| error.to_string())
                         .and_then(|der| roots.add(der).map_err(|error| error.to_string()))
                         .map_err(|error| {
-                            BenchError::Plan(format!("an authority cannot be used: {error}"))
+                            BenchError::plan(format!("an authority cannot be used: {error}"))
                         })?;
                 }
             }
@@ -139,9 +138,8 @@ impl TlsPlan {
             }
         }
         if roots.is_empty() {
-            Err(BenchError::Plan(
-                "there is no authority to trust; name one with --cacert, or accept any certificate with --insecure"
-                    .to_owned(),
+            Err(BenchError::plan(
+                "there is no authority to trust; name one with --cacert, or accept any certificate with --insecure",
             ))
         } else {
             Ok(roots)
@@ -155,7 +153,7 @@ fn registered_name(suite: SupportedCipherSuite) -> String {
 }
 
 fn unknown(kind: &str, name: &str, known: &[String]) -> BenchError {
-    BenchError::Plan(format!(
+    BenchError::plan(format!(
         "`{name}` is no {kind} that can be offered; there are {}",
         known.join(", ")
     ))

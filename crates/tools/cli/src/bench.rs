@@ -308,8 +308,9 @@ fn search(plan: &LoadPlan, objective: &LoadObjective, json: bool) -> Result<(), 
 
 fn misuse_or_failure(error: BenchError) -> CommandError {
     match error {
-        BenchError::Plan(message) => CommandError::Misused(message),
-        BenchError::NotLocal { .. } => CommandError::Misused(error.to_string()),
+        BenchError::Plan(_) | BenchError::NotLocal { .. } => {
+            CommandError::Misused(error.to_string())
+        }
         error => CommandError::Failed(error.to_string()),
     }
 }

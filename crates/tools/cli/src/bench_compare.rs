@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -82,12 +83,24 @@ pub(crate) struct ChangeArguments {
     settings: Vec<(String, String)>,
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
+fn setting(text: &str) -> Result<(String, String), InvalidSetting> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("expected NAME=VALUE".to_owned()),
+        _ => Err(InvalidSetting),
     }
 }
+
+/// The error for a value to replace that has no name.
+#[derive(Debug)]
+struct InvalidSetting;
+
+impl fmt::Display for InvalidSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected NAME=VALUE")
+    }
+}
+
+impl std::error::Error for InvalidSetting {}
 
 /// How a comparison is reported.
 #[derive(Debug, Args)]
@@ -141,11 +154,13 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
                 made.set((cases, measurements + 1));
                 let left = clock.left(file.seconds_left(made.get()) + seconds_after);
                 let line = progress_line(progress, &left);
-                let _ = match is_shown {
-                    true => write!(io::stderr().lock(), "\r\x1b[K{line}"),
+                let _ = if is_shown {
+                    write!(io::stderr().lock(), "\r\x1b[K{line}")
+                } else if !is_one {
                     // Many cases take long, also where a log is read later.
-                    false if !is_one => writeln!(io::stderr().lock(), "{line}"),
-                    false => Ok(()),
+                    writeln!(io::stderr().lock(), "{line}")
+                } else {
+                    Ok(())
                 };
             },
             &mut |so_far| {
@@ -181,8 +196,9 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
 
 fn failed(error: BenchError) -> CommandError {
     match error {
-        BenchError::Plan(message) => CommandError::Misused(message),
-        BenchError::NotLocal { .. } => CommandError::Misused(error.to_string()),
+        BenchError::Plan(_) | BenchError::NotLocal { .. } => {
+            CommandError::Misused(error.to_string())
+        }
         error => CommandError::Failed(error.to_string()),
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn run_check(
     let fields = load.requests.first().map(|request| request.headers.clone());
     let scenario = ScenarioPlan::read(file, Some(server.url.clone()), &fields.unwrap_or_default())?;
     if scenario.count() != 1 {
-        return Err(BenchError::Plan(format!(
+        return Err(BenchError::plan(format!(
             "the scenario {}: expected one scenario with all steps, as it is a check, not {}",
             file.display(),
             scenario.count()

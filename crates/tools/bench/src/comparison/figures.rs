@@ -1,6 +1,7 @@
 //! The figures of a table: all that is known of a server, what others have published, and goals.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::format_rate;
 use serde::{Deserialize, Serialize};
@@ -104,14 +105,27 @@ pub(crate) fn figures_of(rounds: &[RoundSample]) -> BTreeMap<&'static str, f64> 
 }
 
 /// The figure with this name.
-pub(crate) fn figure(key: &str) -> Result<&'static TableFigure, String> {
+pub(crate) fn figure(key: &str) -> Result<&'static TableFigure, UnknownFigure> {
     FIGURES
         .iter()
         .find(|figure| figure.key == key)
-        .ok_or_else(|| {
-            let keys: Vec<_> = FIGURES.iter().map(|figure| figure.key).collect();
-            format!("`{key}` is no figure; there are {}", keys.join(", "))
-        })
+        .ok_or_else(|| UnknownFigure(key.to_owned()))
+}
+
+/// The error for a text that is the name of no figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownFigure(String);
+
+impl fmt::Display for UnknownFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = FIGURES.iter().map(|figure| figure.key).collect();
+        write!(
+            f,
+            "`{}` is no figure; there are {}",
+            self.0,
+            keys.join(", ")
+        )
+    }
 }
 
 /// What others have published about a server under such a load.
@@ -135,15 +149,31 @@ pub(crate) struct RawPublished {
 }
 
 impl RawPublished {
-    pub(crate) fn parse(self) -> Result<PublishedFigures, String> {
+    pub(crate) fn parse(self) -> Result<PublishedFigures, InvalidPublished> {
         for key in self.figures.keys() {
-            figure(key).map_err(|error| format!("published of `{}`: {error}", self.server))?;
+            figure(key).map_err(|figure| InvalidPublished {
+                server: self.server.clone(),
+                figure,
+            })?;
         }
         Ok(PublishedFigures {
             server: self.server,
             note: self.note,
             figures: self.figures,
         })
+    }
+}
+
+/// The error for figures that others have published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidPublished {
+    server: String,
+    figure: UnknownFigure,
+}
+
+impl fmt::Display for InvalidPublished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "published of `{}`: {}", self.server, self.figure)
     }
 }
 
@@ -209,36 +239,55 @@ pub struct ReachedGoal {
     pub reason: Option<String>,
 }
 
-impl std::fmt::Debug for ComparisonGoal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ComparisonGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} {:?}", self.figure.key, self.server, self.bound)
     }
 }
 
 impl RawGoal {
     /// The goal, for servers with these names.
-    pub(crate) fn parse(self, servers: &[&str]) -> Result<ComparisonGoal, String> {
+    pub(crate) fn parse(self, servers: &[&str]) -> Result<ComparisonGoal, InvalidGoal> {
         let of = RawNames::all(self.of);
         let unknown = of
             .iter()
             .chain([&self.server])
             .find(|name| !servers.contains(&name.as_str()));
         if let Some(name) = unknown {
-            return Err(format!(
-                "a goal names `{name}`, which is none of the servers"
-            ));
+            return Err(InvalidGoal::UnknownServer(name.clone()));
         }
         Ok(ComparisonGoal {
-            figure: figure(&self.figure).map_err(|error| format!("a goal: {error}"))?,
+            figure: figure(&self.figure).map_err(InvalidGoal::Figure)?,
             server: self.server,
             of,
             bound: match (self.most, self.least) {
                 (Some(most), None) => GoalBound::Most(most),
                 (None, Some(least)) => GoalBound::Least(least),
-                _ => return Err("a goal has either `most` or `least`".to_owned()),
+                _ => return Err(InvalidGoal::Bound),
             },
             reason: self.reason,
         })
+    }
+}
+
+/// Why a goal is never reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidGoal {
+    UnknownServer(String),
+    Figure(UnknownFigure),
+    /// It has no bound, or two.
+    Bound,
+}
+
+impl fmt::Display for InvalidGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownServer(name) => {
+                write!(f, "a goal names `{name}`, which is none of the servers")
+            }
+            Self::Figure(error) => write!(f, "a goal: {error}"),
+            Self::Bound => f.write_str("a goal has either `most` or `least`"),
+        }
     }
 }
 
@@ -394,10 +443,11 @@ mod tests {
             ),
         ] {
             let raw: RawGoal = toml::from_str(text).unwrap();
-            let error = raw.parse(&["a"]).unwrap_err();
+            let error = raw.parse(&["a"]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         let raw: RawPublished = toml::from_str("server = \"a\"\nrate = 1\nspeed = 2").unwrap();
-        assert!(raw.parse().unwrap_err().contains("`speed` is no figure"));
+        let error = raw.parse().unwrap_err().to_string();
+        assert!(error.contains("`speed` is no figure"), "{error}");
     }
 }

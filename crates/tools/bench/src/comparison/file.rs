@@ -9,12 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    ArrivalRate, BenchError, BenchUrl, CpuList, HttpVersion, LoadLimit, LoadPlan, PlannedRequest,
-    ScenarioPlan, ThinkTime, parse_duration, parse_statuses,
+    ArrivalRate, BenchError, BenchUrl, CpuList, HttpVersion, InvalidCpuList, InvalidDuration,
+    LoadLimit, LoadPlan, PlannedRequest, ScenarioPlan, ThinkTime, parse_duration, parse_statuses,
 };
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
+use crate::comparison::error::{
+    CaseMistake, ComparisonMistake, HelperMistake, InvalidComparisonFile, InvalidServerUrl,
+    LoadMistake, ServerMistake,
+};
 use crate::comparison::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished, figure};
 use crate::comparison::helper::{ComparisonHelper, ReadySign};
 use crate::comparison::idle::IDLE_FIRST;
@@ -278,18 +282,21 @@ impl ComparisonFile {
     /// # Errors
     /// The file or one that it names cannot be read, or contains a mistake.
     pub fn read(path: &Path, changes: &ComparisonChanges) -> Result<Self, BenchError> {
-        let wrong =
-            |error: String| BenchError::Plan(format!("the comparison {}: {error}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |mistake| {
+            BenchError::plan(InvalidComparisonFile {
+                path: path.to_owned(),
+                mistake,
+            })
+        };
+        let unreadable = |error| wrong(ComparisonMistake::Unreadable(error));
+        let text = fs::read_to_string(path).map_err(unreadable)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
         } else {
             folder
         };
-        let folder = folder
-            .canonicalize()
-            .map_err(|error| wrong(error.to_string()))?;
+        let folder = folder.canonicalize().map_err(unreadable)?;
         Self::parse(&text, &folder, changes).map_err(wrong)
     }
 
@@ -297,23 +304,23 @@ impl ComparisonFile {
         text: &str,
         folder: &Path,
         changes: &ComparisonChanges,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ComparisonMistake> {
         let work = tempfile::Builder::new()
             .prefix("apus-bench-")
             .tempdir()
-            .map_err(|error| format!("no folder can be made for it: {error}"))?;
+            .map_err(ComparisonMistake::NoFolder)?;
         // Servers with another user read files in it.
         fs::set_permissions(work.path(), Permissions::from_mode(0o755))
-            .map_err(|error| format!("no folder can be made for it: {error}"))?;
+            .map_err(ComparisonMistake::NoFolder)?;
         let mut known = Placeholders::of(text, &changes.values, (folder, work.path()))?;
         let filled = known.fill(text)?;
-        let raw: RawComparison = toml::from_str(&filled).map_err(|error| error.to_string())?;
+        let raw: RawComparison = toml::from_str(&filled)?;
         let mut servers = Vec::new();
         for server in raw.server {
             let name = server.name.clone();
             let server = server
                 .parse(folder)
-                .map_err(|error| format!("server `{name}`: {error}"))?;
+                .map_err(|mistake| ComparisonMistake::Server { name, mistake })?;
             servers.push(server);
         }
         check_names(&servers)?;
@@ -322,7 +329,7 @@ impl ComparisonFile {
             let name = helper.name.clone();
             let helper = helper
                 .parse(folder, &servers)
-                .map_err(|error| format!("helper `{name}`: {error}"))?;
+                .map_err(|mistake| ComparisonMistake::Helper { name, mistake })?;
             helpers.push(helper);
         }
         let has_cases = !raw.case.is_empty();
@@ -356,15 +363,15 @@ impl ComparisonFile {
         let mut plans: Vec<ComparisonPlan> = Vec::new();
         for case in cases {
             let name = case.name.clone();
-            let plan = general.plan(case, has_cases).map_err(|error| {
-                if has_cases {
-                    format!("case `{name}`: {error}")
-                } else {
-                    error
+            let plan = match general.plan(case, has_cases) {
+                Ok(plan) => plan,
+                Err(mistake) => {
+                    let name = has_cases.then_some(name);
+                    return Err(ComparisonMistake::Case { name, mistake });
                 }
-            })?;
+            };
             if plans.iter().any(|other| other.case == plan.case) {
-                return Err(format!("two cases have the name `{name}`"));
+                return Err(ComparisonMistake::SameCases(name));
             }
             plans.push(plan);
         }
@@ -390,15 +397,15 @@ impl ComparisonFile {
     }
 }
 
-fn check_names(servers: &[ComparedServer]) -> Result<(), String> {
+fn check_names(servers: &[ComparedServer]) -> Result<(), ComparisonMistake> {
     if servers.len() < 2 {
-        return Err("a comparison needs at least two servers".to_owned());
+        return Err(ComparisonMistake::FewServers);
     }
     let mut names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
     names.sort_unstable();
     let is_twice = names.windows(2).any(|pair| pair.first() == pair.last());
     if is_twice {
-        Err("two servers have the same name".to_owned())
+        Err(ComparisonMistake::SameServers)
     } else {
         Ok(())
     }
@@ -420,12 +427,12 @@ struct GeneralPart<'a> {
 }
 
 impl GeneralPart<'_> {
-    fn plan(&self, case: RawCase, is_named: bool) -> Result<ComparisonPlan, String> {
+    fn plan(&self, case: RawCase, is_named: bool) -> Result<ComparisonPlan, CaseMistake> {
         let mut servers = self.servers.to_vec();
         if let Some(names) = &case.servers {
             let known = |name: &&String| servers.iter().any(|server| server.name == **name);
             if let Some(unknown) = names.iter().find(|name| !known(name)) {
-                return Err(format!("`{unknown}` is none of the servers"));
+                return Err(CaseMistake::UnknownServer(unknown.clone()));
             }
             servers.retain(|server| names.contains(&server.name));
         }
@@ -434,16 +441,14 @@ impl GeneralPart<'_> {
         if let Some(name) = reference
             && !names.contains(&name)
         {
-            return Err(format!("the reference `{name}` is none of the servers"));
+            return Err(CaseMistake::UnknownReference(name.to_owned()));
         }
         if let Some(name) = case
             .urls
             .keys()
             .find(|name| !names.contains(&name.as_str()))
         {
-            return Err(format!(
-                "`urls` names `{name}`, which is none of the servers"
-            ));
+            return Err(CaseMistake::UnknownServerOfUrl(name.clone()));
         }
         let goals = case.goal.into_iter().map(|goal| goal.parse(&names));
         let goals = goals.collect::<Result<Vec<_>, _>>()?;
@@ -464,9 +469,9 @@ impl GeneralPart<'_> {
             .limit
             .is_some_and(|limit| limit.is_nan() || limit <= 0.0)
         {
-            return Err("`limit` is a number of responses per second of more than 0".to_owned());
+            return Err(CaseMistake::Limit);
         }
-        for (figure, is_known, needed) in [
+        for (figure, is_known, key) in [
             ("of-limit", case.limit.is_some(), "`limit`"),
             (
                 "per-connection",
@@ -479,7 +484,7 @@ impl GeneralPart<'_> {
                     .iter()
                     .any(|goal: &ComparisonGoal| goal.is_about(figure))
             {
-                return Err(format!("a goal: the figure `{figure}` needs {needed}"));
+                return Err(CaseMistake::GoalNeeds { figure, key });
             }
         }
         let mut loads = Vec::new();
@@ -488,27 +493,21 @@ impl GeneralPart<'_> {
                 (Some(url), _) => server.url = parse_url(url)?,
                 (None, Some(path)) if path.starts_with('/') => server.url.set_path(path.clone()),
                 (None, Some(path)) => {
-                    return Err(format!(
-                        "the path of the load, `{path}`, does not begin with /"
-                    ));
+                    return Err(CaseMistake::LoadPath(path.clone()));
                 }
                 (None, None) => {}
             }
-            let load = raw_load.parse(self.folder, &server.url, self.changes);
-            loads.push(load.map_err(|error| format!("the load: {error}"))?);
+            loads.push(raw_load.parse(self.folder, &server.url, self.changes)?);
         }
         let rounds = case.rounds.or(self.rounds);
         let least = rounds.least.unwrap_or(MIN_ROUNDS);
         let most = rounds.most.unwrap_or(least.max(20));
         if least == 0 || most < least {
-            return Err(
-                "`rounds.most` must not be less than `rounds.least`, which is at least 1"
-                    .to_owned(),
-            );
+            return Err(CaseMistake::Rounds);
         }
         let precision = rounds.precision.unwrap_or(0.02);
         if !(precision > 0.0 && precision < 1.0) {
-            return Err("`rounds.precision` is a share such as 0.02".to_owned());
+            return Err(CaseMistake::Precision);
         }
         let title = match (&case.title, is_named) {
             (Some(title), _) => title.clone(),
@@ -538,7 +537,8 @@ impl GeneralPart<'_> {
                 Some(rounds) => (rounds, rounds),
                 None => (least, most),
             },
-            budget: duration(rounds.budget.as_deref(), Duration::from_secs(600))?,
+            budget: duration(rounds.budget.as_deref(), Duration::from_secs(600))
+                .map_err(CaseMistake::Budget)?,
             precision,
             restarts: rounds.restart.unwrap_or(true),
             expects_same_responses: rounds.same_responses.unwrap_or(true),
@@ -550,16 +550,19 @@ impl GeneralPart<'_> {
     }
 }
 
-fn parse_url(text: &str) -> Result<BenchUrl, String> {
-    text.parse().map_err(|error| format!("`{text}`: {error}"))
+fn parse_url(text: &str) -> Result<BenchUrl, InvalidServerUrl> {
+    text.parse().map_err(|error| InvalidServerUrl {
+        text: text.to_owned(),
+        error,
+    })
 }
 
-fn duration(text: Option<&str>, default: Duration) -> Result<Duration, String> {
+fn duration(text: Option<&str>, default: Duration) -> Result<Duration, InvalidDuration> {
     text.map_or(Ok(default), parse_duration)
 }
 
 impl RawServer {
-    fn parse(self, folder: &Path) -> Result<ComparedServer, String> {
+    fn parse(self, folder: &Path) -> Result<ComparedServer, ServerMistake> {
         Ok(ComparedServer {
             name: self.name,
             url: parse_url(&self.url)?,
@@ -578,14 +581,18 @@ impl RawServer {
 }
 
 impl RawHelper {
-    fn parse(self, folder: &Path, servers: &[ComparedServer]) -> Result<ComparisonHelper, String> {
+    fn parse(
+        self,
+        folder: &Path,
+        servers: &[ComparedServer],
+    ) -> Result<ComparisonHelper, HelperMistake> {
         let of = RawNames::all(self.counts_for);
         let is_known = |name: &&String| servers.iter().any(|server| server.name == **name);
         if let Some(name) = of.iter().find(|name| !is_known(name)) {
-            return Err(format!("`{name}` is none of the servers"));
+            return Err(HelperMistake::UnknownServer(name.clone()));
         }
         if self.apart && of.is_empty() {
-            return Err("`apart` needs `counts_for`".to_owned());
+            return Err(HelperMistake::ApartFromNone);
         }
         Ok(ComparisonHelper {
             name: self.name,
@@ -604,16 +611,16 @@ impl RawHelper {
     }
 }
 
-fn cores(text: Option<&str>) -> Result<Option<CpuList>, String> {
+fn cores(text: Option<&str>) -> Result<Option<CpuList>, InvalidCpuList> {
     text.map(str::parse).transpose()
 }
 
 impl RawLoad {
     /// The connections that are left alone after a response each, if that is the load.
-    fn idle_connections(&self) -> Result<Option<usize>, String> {
+    fn idle_connections(&self) -> Result<Option<usize>, LoadMistake> {
         if !self.idle.unwrap_or(false) {
             return match self.connections {
-                Some(0) => Err("the load: `connections` may be 0 with `idle` only".to_owned()),
+                Some(0) => Err(LoadMistake::NoConnections),
                 _ => Ok(None),
             };
         }
@@ -626,14 +633,12 @@ impl RawLoad {
             ("close", self.close == Some(true)),
         ];
         if let Some((key, _)) = excluded.iter().find(|(_, is_set)| *is_set) {
-            return Err(format!("the load: `idle` and `{key}` exclude each other"));
+            return Err(LoadMistake::IdleExcludes(key));
         }
         match self.connections {
-            Some(count) if count > 0 && count <= IDLE_FIRST => Err(format!(
-                "the load: `idle` needs more than {IDLE_FIRST} connections, which are opened before to know what the others cost, or none"
-            )),
+            Some(count) if count > 0 && count <= IDLE_FIRST => Err(LoadMistake::FewIdleConnections),
             Some(count) => Ok(Some(count)),
-            None => Err("the load: `idle` needs `connections`".to_owned()),
+            None => Err(LoadMistake::IdleWithoutConnections),
         }
     }
 
@@ -643,42 +648,42 @@ impl RawLoad {
         folder: &Path,
         url: &BenchUrl,
         changes: &ComparisonChanges,
-    ) -> Result<LoadPlan, String> {
+    ) -> Result<LoadPlan, LoadMistake> {
         let read = |file: &Path| {
-            let file = folder.join(file);
-            fs::read(&file).map_err(|error| format!("the file {}: {error}", file.display()))
+            let path = folder.join(file);
+            fs::read(&path).map_err(|error| LoadMistake::File { path, error })
         };
         let mut plan = LoadPlan::new(url.clone());
         let mut headers = Headers::new();
         for (name, value) in &self.headers {
             headers
                 .try_append(name.as_str(), value.as_str())
-                .map_err(|_| format!("`{name}: {value}` is no header field"))?;
+                .map_err(|_| LoadMistake::Field {
+                    name: name.clone(),
+                    value: value.clone(),
+                })?;
         }
         match &self.scenario {
             Some(file) => {
                 if self.method.is_some() || self.body.is_some() || self.body_file.is_some() {
-                    return Err("a scenario has methods and bodies of its own".to_owned());
+                    return Err(LoadMistake::RequestBesideScenario);
                 }
                 let file = folder.join(file);
-                let scenario = ScenarioPlan::read(&file, Some(url.clone()), &headers)
-                    .map_err(|error| error.to_string())?;
+                let scenario = ScenarioPlan::read(&file, Some(url.clone()), &headers)?;
                 plan.set_scenario(Arc::new(scenario));
             }
             None => {
                 let mut request = PlannedRequest::get(url.clone());
                 request.headers = headers;
                 request.body = match (&self.body, &self.body_file) {
-                    (Some(_), Some(_)) => {
-                        return Err("`body` and `body_file` exclude each other".to_owned());
-                    }
+                    (Some(_), Some(_)) => return Err(LoadMistake::SeveralBodies),
                     (Some(body), None) => body.clone().into_bytes().into(),
                     (None, Some(file)) => read(file)?.into(),
                     (None, None) => bytes::Bytes::new(),
                 };
                 request.method = match &self.method {
                     Some(method) => Method::from_bytes(method.as_bytes())
-                        .map_err(|_| format!("`{method}` is no method"))?,
+                        .map_err(|_| LoadMistake::Method(method.clone()))?,
                     None if request.body.is_empty() => Method::GET,
                     None => Method::POST,
                 };
@@ -696,16 +701,12 @@ impl RawLoad {
         plan.threads = self.threads.unwrap_or(plan.threads);
         plan.in_flight = match (plan.version, self.streams, self.pipeline) {
             (HttpVersion::Http1, None, pipeline) => pipeline.unwrap_or(plan.in_flight),
-            (HttpVersion::Http1, Some(_), _) => {
-                return Err("`streams` need the protocol h2 or h3".to_owned());
-            }
+            (HttpVersion::Http1, Some(_), _) => return Err(LoadMistake::StreamsOfHttp1),
             (_, streams, None) => streams.unwrap_or(plan.in_flight),
-            (_, _, Some(_)) => return Err("`pipeline` needs the protocol http/1.1".to_owned()),
+            (_, _, Some(_)) => return Err(LoadMistake::PipelineOfStreams),
         };
         plan.limit = match (&self.duration, self.requests) {
-            (Some(_), Some(_)) => {
-                return Err("`duration` and `requests` exclude each other".to_owned());
-            }
+            (Some(_), Some(_)) => return Err(LoadMistake::SeveralLimits),
             (None, Some(requests)) => LoadLimit::Requests(requests),
             (time, None) => LoadLimit::Time(duration(time.as_deref(), Duration::from_secs(3))?),
         };
@@ -738,7 +739,7 @@ impl RawLoad {
         }
         plan.expected.length = self.length;
         plan.cores = cores(self.cores.as_deref())?;
-        plan.check().map_err(|error| error.to_string())?;
+        plan.check()?;
         Ok(plan)
     }
 }
@@ -762,11 +763,14 @@ environment = { HOME = \"/tmp\" }
 ready_within = \"2s\"
 ";
 
-    fn parse_file(text: &str, changes: &ComparisonChanges) -> Result<ComparisonFile, String> {
+    fn parse_file(
+        text: &str,
+        changes: &ComparisonChanges,
+    ) -> Result<ComparisonFile, ComparisonMistake> {
         ComparisonFile::parse(text, Path::new("/folder"), changes)
     }
 
-    fn parse(text: &str) -> Result<ComparisonPlan, String> {
+    fn parse(text: &str) -> Result<ComparisonPlan, ComparisonMistake> {
         let file = parse_file(text, &ComparisonChanges::default())?;
         assert!(!file.has_cases);
         Ok(file.cases[0].clone())
@@ -979,10 +983,11 @@ published = [{ server = \"c\", rate = 7 }]
             } else {
                 format!("{text}\n{TWO}")
             };
-            let error = parse(&whole).unwrap_err();
+            let error = parse(&whole).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
         let twice = TWO.replace("\"b\"", "\"a\"");
-        assert!(parse(&twice).unwrap_err().contains("same name"));
+        let error = parse(&twice).unwrap_err().to_string();
+        assert!(error.contains("same name"), "{error}");
     }
 }

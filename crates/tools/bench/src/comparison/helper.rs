@@ -1,6 +1,8 @@
 //! What servers of a comparison need: commands that are run before, and programs that run beside them.
 
+use std::fmt;
 use std::fs::{self, File};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -90,11 +92,13 @@ impl ComparisonHelper {
         clock: &mut ComparisonClock,
     ) -> Result<StartedHelper, BenchError> {
         let name = &self.name;
-        let failed =
-            |cause: String| BenchError::Server(format!("the helper `{name}` fails: {cause}"));
+        let failed = |cause: &dyn fmt::Display| {
+            BenchError::Server(format!("the helper `{name}` fails: {cause}"))
+        };
         let mut output = tempfile::tempfile()?;
-        let child = spawn(&self.command, folder, &output, self.cores.clone()).map_err(&failed)?;
-        let guard = guarded(&child).map_err(&failed)?;
+        let child = spawn(&self.command, folder, &output, self.cores.clone())
+            .map_err(|error| failed(&error))?;
+        let guard = guarded(&child).map_err(|error| failed(&error))?;
         let mut started = StartedHelper {
             name: name.clone(),
             child,
@@ -107,19 +111,19 @@ impl ComparisonHelper {
         while !self.ready.as_ref().is_none_or(ReadySign::is_given) {
             if let Some(status) = started.child.try_wait()? {
                 let text = last_output(&mut output);
-                return Err(failed(format!(
+                return Err(failed(&format_args!(
                     "it ended before it was ready ({status}){text}"
                 )));
             }
             if begin.elapsed() > self.ready_within {
                 let text = last_output(&mut output);
-                return Err(failed(format!(
+                return Err(failed(&format_args!(
                     "it is not ready within {:?}{text}",
                     self.ready_within
                 )));
             }
             if clock.wait(LOOK_EVERY) {
-                return Err(failed("interrupted".to_owned()));
+                return Err(failed(&"interrupted"));
             }
         }
         for command in &self.then {
@@ -209,16 +213,19 @@ pub(crate) fn carry_out(
     clock: &mut ComparisonClock,
 ) -> Result<(), BenchError> {
     let words = command.join(" ");
-    let failed = |cause: String| BenchError::Server(format!("`{words}` fails: {cause}"));
+    let failed = |cause: &dyn fmt::Display| BenchError::Server(format!("`{words}` fails: {cause}"));
     let mut output = tempfile::tempfile()?;
-    let mut child = spawn(command, folder, &output, None).map_err(&failed)?;
-    let _guard = guarded(&child).map_err(&failed)?;
+    let mut child = spawn(command, folder, &output, None).map_err(|error| failed(&error))?;
+    let _guard = guarded(&child).map_err(|error| failed(&error))?;
     loop {
         if let Some(status) = child.try_wait()? {
             return if status.success() {
                 Ok(())
             } else {
-                Err(failed(format!("{status}{}", last_output(&mut output))))
+                Err(failed(&format_args!(
+                    "{status}{}",
+                    last_output(&mut output)
+                )))
             };
         }
         if clock.wait(LOOK_EVERY) {
@@ -227,18 +234,21 @@ pub(crate) fn carry_out(
                 let _ = kill_process_group(group, Signal::TERM);
             }
             let _ = child.wait();
-            return Err(failed("interrupted".to_owned()));
+            return Err(failed(&"interrupted"));
         }
     }
 }
 
 /// The guard of a process that was just started; without one, the process does not go on.
-fn guarded(child: &Child) -> Result<GroupGuard, String> {
+fn guarded(child: &Child) -> Result<GroupGuard, CommandStartError> {
     GroupGuard::of(child).map_err(|error| {
         if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        format!("`sh` cannot be started: {error}")
+        CommandStartError::Program {
+            program: "sh".to_owned(),
+            error,
+        }
     })
 }
 
@@ -247,11 +257,14 @@ fn spawn(
     folder: &Path,
     output: &File,
     cores: Option<CpuList>,
-) -> Result<Child, String> {
+) -> Result<Child, CommandStartError> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err("the command is empty".to_owned());
+        return Err(CommandStartError::Empty);
     };
-    let cannot = |error: std::io::Error| format!("`{program}` cannot be started: {error}");
+    let cannot = |error| CommandStartError::Program {
+        program: program.clone(),
+        error,
+    };
     let mut started = Command::new(program);
     started
         .args(arguments)
@@ -261,4 +274,26 @@ fn spawn(
         .stderr(output.try_clone().map_err(cannot)?)
         .process_group(0);
     spawn_pinned(started, cores).map_err(cannot)
+}
+
+/// Why a command of a file cannot be started.
+#[derive(Debug)]
+enum CommandStartError {
+    /// It has no words.
+    Empty,
+    Program {
+        program: String,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for CommandStartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the command is empty"),
+            Self::Program { program, error } => {
+                write!(f, "`{program}` cannot be started: {error}")
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod compare;
 mod environment;
+mod error;
 mod figures;
 mod file;
 mod helper;

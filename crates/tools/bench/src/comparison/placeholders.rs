@@ -1,6 +1,8 @@
 //! Placeholders in the file of a comparison: its values, free ports, and folders.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 
@@ -32,8 +34,8 @@ impl<'a> Placeholders<'a> {
         text: &str,
         replaced: &BTreeMap<String, String>,
         (here, work): (&'a Path, &'a Path),
-    ) -> Result<Self, String> {
-        let found: ValuesOnly = toml::from_str(text).map_err(|error| error.to_string())?;
+    ) -> Result<Self, toml::de::Error> {
+        let found: ValuesOnly = toml::from_str(text)?;
         let mut values = found.values;
         for (name, value) in &mut values {
             if let Some(other) = replaced.get(name) {
@@ -54,7 +56,7 @@ impl<'a> Placeholders<'a> {
     }
 
     /// The text with what its placeholders stand for. Names begin with a small letter: others are left to the shell.
-    pub(crate) fn fill(&mut self, text: &str) -> Result<String, String> {
+    pub(crate) fn fill(&mut self, text: &str) -> Result<String, PlaceholderError> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
@@ -82,31 +84,29 @@ impl<'a> Placeholders<'a> {
         Ok(out)
     }
 
-    fn value(&mut self, name: &str) -> Result<String, String> {
+    fn value(&mut self, name: &str) -> Result<String, PlaceholderError> {
         if let Some(port) = name.strip_prefix("port.") {
             return self.port(port).map(|port| port.to_string());
         }
         match name {
             "here" => Ok(self.here.display().to_string()),
             "work" => Ok(self.work.display().to_string()),
-            name => self.values.get(name).cloned().ok_or_else(|| {
-                format!(
-                    "`${{{name}}}` is unknown; there are ${{here}}, ${{work}}, ${{port.NAME}} and the table `values`, and $${{ \
-                     is no placeholder"
-                )
-            }),
+            name => {
+                let value = self.values.get(name).cloned();
+                value.ok_or_else(|| PlaceholderError::Unknown(name.to_owned()))
+            }
         }
     }
 
     /// The port with this name, which is free when it is named first.
-    fn port(&mut self, name: &str) -> Result<u16, String> {
+    fn port(&mut self, name: &str) -> Result<u16, PlaceholderError> {
         if let Some(port) = self.ports.get(name) {
             return Ok(*port);
         }
         for _ in 0..ATTEMPTS {
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
                 .and_then(|listener| listener.local_addr())
-                .map_err(|error| format!("no port is free: {error}"))?
+                .map_err(PlaceholderError::NoPort)?
                 .port();
             let is_free = UdpSocket::bind((Ipv4Addr::LOCALHOST, free)).is_ok();
             if is_free && !self.ports.values().any(|port| *port == free) {
@@ -114,7 +114,32 @@ impl<'a> Placeholders<'a> {
                 return Ok(free);
             }
         }
-        Err("no port is free for TCP and UDP".to_owned())
+        Err(PlaceholderError::NoPortOfBoth)
+    }
+}
+
+/// Why a placeholder stands for nothing.
+#[derive(Debug)]
+pub(crate) enum PlaceholderError {
+    /// No value has this name.
+    Unknown(String),
+    /// The system has no port.
+    NoPort(io::Error),
+    /// No port that was tried is free for both TCP and UDP.
+    NoPortOfBoth,
+}
+
+impl fmt::Display for PlaceholderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(
+                f,
+                "`${{{name}}}` is unknown; there are ${{here}}, ${{work}}, ${{port.NAME}} and the table `values`, and $${{ \
+                 is no placeholder"
+            ),
+            Self::NoPort(error) => write!(f, "no port is free: {error}"),
+            Self::NoPortOfBoth => f.write_str("no port is free for TCP and UDP"),
+        }
     }
 }
 
@@ -139,6 +164,7 @@ mod tests {
             known
                 .fill("${sise}")
                 .unwrap_err()
+                .to_string()
                 .contains("`${sise}` is unknown")
         );
         assert!(Placeholders::of("[values]\nsize = 1", &replaced, folders).is_err());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::{BenchError, LoadLimit, LoadPlan};
 use tempfile::TempDir;
 
+use crate::comparison::error::UnrepeatableReport;
 use crate::comparison::figures::{ComparisonGoal, PublishedFigures};
 use crate::comparison::helper::ComparisonHelper;
 use crate::comparison::server::ComparedServer;
@@ -95,34 +96,32 @@ impl ComparisonFile {
     /// # Errors
     /// The text is no report of a comparison, or the files that it names have changed.
     pub fn of_report(json: &str) -> Result<Vec<Self>, BenchError> {
-        let wrong =
-            |error: String| BenchError::Plan(format!("the report cannot be repeated: {error}"));
-        let whole: serde_json::Value =
-            serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        let whole: serde_json::Value = serde_json::from_str(json)
+            .map_err(|error| BenchError::plan(UnrepeatableReport::Json(error)))?;
         let one = std::slice::from_ref(&whole);
         let files = match whole.get("files").and_then(serde_json::Value::as_array) {
             Some(files) => files.iter().map(|file| {
                 let reports = file.get("reports").and_then(serde_json::Value::as_array);
                 reports.map_or(&[][..], Vec::as_slice)
             }),
-            None => return Ok(vec![Self::repeated(one).map_err(wrong)?]),
+            None => return Ok(vec![Self::repeated(one).map_err(BenchError::plan)?]),
         };
         let files = files.filter(|reports| !reports.is_empty());
         files
-            .map(|reports| Self::repeated(reports).map_err(wrong))
+            .map(|reports| Self::repeated(reports).map_err(BenchError::plan))
             .collect()
     }
 
     /// The file with the cases of reports.
-    fn repeated(reports: &[serde_json::Value]) -> Result<Self, String> {
+    fn repeated(reports: &[serde_json::Value]) -> Result<Self, UnrepeatableReport> {
         let Some(report) = reports.first() else {
-            return Err("it has no reports".to_owned());
+            return Err(UnrepeatableReport::NoReports);
         };
-        let text = |name: &str| {
+        let text = |name: &'static str| {
             report
                 .get(name)
                 .and_then(serde_json::Value::as_str)
-                .ok_or_else(|| format!("it has no `{name}`"))
+                .ok_or(UnrepeatableReport::Missing(name))
         };
         let values = report.get("values").cloned().unwrap_or_default();
         let cases = reports
@@ -133,7 +132,8 @@ impl ComparisonFile {
             cases: cases.map(str::to_owned).collect(),
             ..ComparisonChanges::default()
         };
-        Self::parse(text("configuration")?, Path::new(text("folder")?), &changes)
+        let folder = Path::new(text("folder")?);
+        Ok(Self::parse(text("configuration")?, folder, &changes)?)
     }
 
     /// Allows loads on hosts that are not this machine.

@@ -51,7 +51,7 @@ pub(crate) fn encode(request: &PlannedRequest, plan: &LoadPlan) -> Result<Vec<u8
     connection
         .send_request(head, &mut out)
         .map_err(|error: InvalidRequest| {
-            BenchError::Plan(format!("{} cannot be requested: {error}", request.url))
+            BenchError::plan(format!("{} cannot be requested: {error}", request.url))
         })?;
     out.extend_from_slice(&request.body);
     connection.send_end(None, &mut out);

@@ -1,6 +1,7 @@
 //! HTTP/3 (RFC 9114): several requests at once over a connection of QUIC, each over a stream of its own.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -11,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use apus_h3::{
     H3Config, H3Connection, H3Error, H3ErrorCode, H3Event, LocalStream, OutgoingRequest,
-    StreamAction, StreamKey,
+    RequestError, StreamAction, StreamKey,
 };
 use apus_h3_quic::{number_of, stream_id};
 use apus_quic::{
-    Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys,
-    QuicSettings, QuicWorkers, Steering, StreamError, StreamEvent, StreamId, StreamRead,
+    ConnectError, Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent,
+    QuicKeys, QuicSettings, QuicTlsError, QuicWorkers, Steering, StreamError, StreamEvent,
+    StreamId, StreamRead,
 };
 use bytes::{Buf, Bytes};
 use tokio::task::JoinHandle;
@@ -172,6 +174,25 @@ pub(crate) enum Http3LoadFailure {
     Closed(LoadFailure, String),
     /// The server broke the protocol.
     Malformed(H3Error),
+}
+
+/// Why no connection of QUIC can be opened.
+#[derive(Debug)]
+enum QuicOpeningError {
+    Tls(QuicTlsError),
+    /// The worker has no socket.
+    NoSocket,
+    Connect(ConnectError),
+}
+
+impl fmt::Display for QuicOpeningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tls(error) => error.fmt(f),
+            Self::NoSocket => f.write_str("there is no socket"),
+            Self::Connect(error) => error.fmt(f),
+        }
+    }
 }
 
 impl Http3LoadConnection {
@@ -363,7 +384,7 @@ impl Http3Load {
         let began = Instant::now();
         let quic = self
             .connect()
-            .map_err(|cause| failed(LoadFailure::Connect, cause))?;
+            .map_err(|error| failed(LoadFailure::Connect, error.to_string()))?;
         let plan = &self.source.context.plan;
         let connection = Http3LoadConnection::new(quic, plan);
         // Streams that the server has opened already.
@@ -412,21 +433,21 @@ impl Http3Load {
         Ok(())
     }
 
-    fn connect(&mut self) -> Result<QuicConnection, String> {
+    fn connect(&mut self) -> Result<QuicConnection, QuicOpeningError> {
         let sockets = &self.sockets;
         let tls = match &mut self.tls {
             Some(tls) => tls,
             none => none.insert(
                 QuicClientTls::new(sockets.tls.with_own_sessions())
-                    .map_err(|error| error.to_string())?,
+                    .map_err(QuicOpeningError::Tls)?,
             ),
         };
         let count = sockets.endpoints.len().max(1);
         let endpoint = sockets.endpoints.get(self.id % count);
         endpoint
-            .ok_or("there is no socket")?
+            .ok_or(QuicOpeningError::NoSocket)?
             .connect(sockets.server, &sockets.tls.name.to_str(), tls)
-            .map_err(|error| error.to_string())
+            .map_err(QuicOpeningError::Connect)
     }
 
     fn poll_steps(
@@ -434,9 +455,10 @@ impl Http3Load {
         cx: &mut Context<'_>,
     ) -> Result<Poll<StreamsEnd<Http3LoadFailure>>, Http3LoadFailure> {
         loop {
-            let is_over = self
-                .begin_requests(cx)
-                .map_err(|cause| Http3LoadFailure::Closed(LoadFailure::Io, cause))?;
+            let is_over = self.begin_requests(cx).map_err(|error| {
+                let cause = format!("the request cannot be sent: {error}");
+                Http3LoadFailure::Closed(LoadFailure::Io, cause)
+            })?;
             let Some(connection) = &mut self.connection else {
                 return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
@@ -504,7 +526,7 @@ impl Http3Load {
     }
 
     /// Begins as many requests as may be in flight; returns whether none is left.
-    fn begin_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    fn begin_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, RequestError> {
         let most = self.source.context.plan.in_flight.get();
         loop {
             let Some(connection) = &self.connection else {
@@ -531,7 +553,7 @@ impl Http3Load {
     }
 
     /// Begins a request; returns whether the server allows it now.
-    fn begin(&mut self, due: Instant) -> Result<bool, String> {
+    fn begin(&mut self, due: Instant) -> Result<bool, RequestError> {
         let index = self.source.context.choose(&mut self.source.user);
         let request = self.source.context.request(index, &self.source.user);
         let (Some(request), Some(connection)) = (request, &mut self.connection) else {
@@ -556,8 +578,7 @@ impl Http3Load {
         out.clear();
         let key = connection
             .codec
-            .send_request(number_of(id), head, body.is_empty(), out)
-            .map_err(|error| format!("the request cannot be sent: {error}"))?;
+            .send_request(number_of(id), head, body.is_empty(), out)?;
         if !body.is_empty() {
             connection.codec.send_data(key, body.len(), true, out);
         }

@@ -16,7 +16,7 @@ pub(super) struct CheckedResponse<'a> {
     pub(super) body: &'a [u8],
     pub(super) body_bytes: u64,
     /// The body as JSON, once it was needed.
-    json: Option<Result<Value, String>>,
+    json: Option<Result<Value, serde_json::Error>>,
 }
 
 impl<'a> CheckedResponse<'a> {
@@ -31,16 +31,37 @@ impl<'a> CheckedResponse<'a> {
     }
 
     /// The value at a pointer (RFC 6901).
-    fn json(&mut self, pointer: &str) -> Result<&Value, String> {
+    fn json<'b>(&'b mut self, pointer: &'b str) -> Result<&'b Value, MissingValue<'b>> {
         let body = self.body;
         let parsed = self
             .json
-            .get_or_insert_with(|| serde_json::from_slice(body).map_err(|error| error.to_string()));
+            .get_or_insert_with(|| serde_json::from_slice(body));
         match parsed {
-            Ok(value) => value
-                .pointer(pointer)
-                .ok_or_else(|| format!("the body has no {pointer}")),
-            Err(error) => Err(format!("the body is no JSON: {error}")),
+            Ok(value) => value.pointer(pointer).ok_or(MissingValue::Pointer(pointer)),
+            Err(error) => Err(MissingValue::NoJson(error)),
+        }
+    }
+}
+
+/// Why a response lacks a value.
+#[derive(Debug)]
+pub(super) enum MissingValue<'a> {
+    /// It has no field with this name.
+    Field(&'a str),
+    NoJson(&'a serde_json::Error),
+    /// Its body has nothing at this pointer (RFC 6901).
+    Pointer(&'a str),
+    /// Its body has no match of this expression.
+    Pattern(&'a Regex),
+}
+
+impl fmt::Display for MissingValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, "no {name}"),
+            Self::NoJson(error) => write!(f, "the body is no JSON: {error}"),
+            Self::Pointer(pointer) => write!(f, "the body has no {pointer}"),
+            Self::Pattern(pattern) => write!(f, "the body has no match of {pattern}"),
         }
     }
 }
@@ -140,7 +161,7 @@ impl ResponseCheck {
                         LoadFailure::WrongValue,
                         format!("{pointer} is {found} instead of {expected}"),
                     )),
-                    Err(cause) => Some((LoadFailure::WrongValue, cause)),
+                    Err(missing) => Some((LoadFailure::WrongValue, missing.to_string())),
                 }
             }
         }
@@ -163,13 +184,16 @@ impl ResponseCapture {
     }
 
     /// The value, or why there is none.
-    pub(super) fn take(&self, response: &mut CheckedResponse<'_>) -> Result<String, String> {
+    pub(super) fn take<'a>(
+        &'a self,
+        response: &'a mut CheckedResponse<'_>,
+    ) -> Result<String, MissingValue<'a>> {
         match self {
             Self::Header(name) => response
                 .headers
                 .get_str(name)
                 .map(str::to_owned)
-                .ok_or_else(|| format!("no {name}")),
+                .ok_or(MissingValue::Field(name)),
             Self::Json(pointer) => match response.json(pointer)? {
                 Value::String(text) => Ok(text.clone()),
                 value => Ok(value.to_string()),
@@ -178,7 +202,7 @@ impl ResponseCapture {
                 .captures(response.body)
                 .and_then(|found| found.get(1).or(found.get(0)))
                 .map(|group| String::from_utf8_lossy(group.as_bytes()).into_owned())
-                .ok_or_else(|| format!("the body has no match of {pattern}")),
+                .ok_or(MissingValue::Pattern(pattern)),
         }
     }
 }
@@ -292,7 +316,7 @@ mod tests {
             (pattern("csrf value='([^']*)'"), "abc"),
             (pattern("c..f"), "csrf"),
         ] {
-            assert_eq!(capture.take(&mut response).as_deref(), Ok(expected));
+            assert_eq!(capture.take(&mut response).unwrap(), expected);
         }
         for capture in [
             ResponseCapture::Header("x".to_owned()),

@@ -1,6 +1,7 @@
 //! Rows of a file in CSV (RFC 4180) with names in its first row.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Rows that templates take values from.
 #[derive(Debug)]
@@ -13,14 +14,17 @@ pub(super) struct RowSource {
 
 impl RowSource {
     /// Reads a file.
-    pub(super) fn read(path: &Path, is_random: bool) -> Result<Self, String> {
-        let wrong = |error: csv::Error| format!("{}: {error}", path.display());
+    pub(super) fn read(path: &Path, is_random: bool) -> Result<Self, InvalidRows> {
+        let wrong = |error| InvalidRows::Csv {
+            path: path.to_owned(),
+            error,
+        };
         let mut reader = csv::Reader::from_path(path).map_err(wrong)?;
         let columns = reader.headers().map_err(wrong)?;
         let columns = columns.iter().map(|name| name.trim().to_owned()).collect();
         let rows: Vec<_> = reader.records().collect::<Result<_, _>>().map_err(wrong)?;
         if rows.is_empty() {
-            Err(format!("{} has no row below its names", path.display()))
+            Err(InvalidRows::None(path.to_owned()))
         } else {
             Ok(Self {
                 columns,
@@ -44,5 +48,23 @@ impl RowSource {
             .get(row)
             .and_then(|row| row.get(column))
             .unwrap_or("")
+    }
+}
+
+/// Why a file has no rows for templates.
+#[derive(Debug)]
+pub(super) enum InvalidRows {
+    /// It cannot be read, or is no CSV.
+    Csv { path: PathBuf, error: csv::Error },
+    /// It has no row below the names of its columns.
+    None(PathBuf),
+}
+
+impl fmt::Display for InvalidRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Csv { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::None(path) => write!(f, "{} has no row below its names", path.display()),
+        }
     }
 }

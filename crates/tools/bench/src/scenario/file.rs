@@ -12,9 +12,15 @@ use serde::Deserialize;
 
 use super::check::{ExpectedField, ResponseCapture, ResponseCheck};
 use super::data::RowSource;
-use super::template::{LoadTemplate, TemplateValue, ValueEscape, write_escaped};
+use super::error::{
+    CaptureMistake, InvalidPointer, InvalidScenarioFile, ScenarioFileMistake, ScenarioMistake,
+    StepMistake,
+};
+use super::template::{
+    InvalidLoadTemplate, LoadTemplate, TemplateValue, ValueEscape, write_escaped,
+};
 use super::{Scenario, ScenarioPlan, ScenarioStep};
-use crate::think_time::ThinkTime;
+use crate::think_time::{InvalidThinkTime, ThinkTime};
 use crate::{BenchError, BenchUrl, PlannedRequest, parse_statuses};
 
 #[derive(Deserialize)]
@@ -142,9 +148,14 @@ impl ScenarioPlan {
     /// # Errors
     /// The file or one that it names cannot be read, or contains a mistake.
     pub fn read(path: &Path, url: Option<BenchUrl>, headers: &Headers) -> Result<Self, BenchError> {
-        let wrong =
-            |error: String| BenchError::Plan(format!("the scenario {}: {error}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |mistake| {
+            BenchError::plan(InvalidScenarioFile {
+                path: path.to_owned(),
+                mistake,
+            })
+        };
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| wrong(ScenarioFileMistake::Unreadable(error)))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Self::parse(&text, folder, (url, headers)).map_err(wrong)
     }
@@ -153,14 +164,15 @@ impl ScenarioPlan {
         text: &str,
         folder: &Path,
         (url, headers): (Option<BenchUrl>, &Headers),
-    ) -> Result<Self, String> {
-        let raw: RawFile = toml::from_str(text).map_err(|error| error.to_string())?;
-        let url = match (url, &raw.url) {
+    ) -> Result<Self, ScenarioFileMistake> {
+        let raw: RawFile = toml::from_str(text)?;
+        let url = match (url, raw.url) {
             (Some(url), _) => url,
-            (None, Some(url)) => url.parse().map_err(|error| format!("`{url}`: {error}"))?,
-            (None, None) => {
-                return Err("`url` is missing, such as \"http://127.0.0.1:8080\"".to_owned());
-            }
+            (None, Some(text)) => match text.parse() {
+                Ok(url) => url,
+                Err(error) => return Err(ScenarioFileMistake::Url { text, error }),
+            },
+            (None, None) => return Err(ScenarioFileMistake::NoUrl),
         };
         let mut sources = Vec::new();
         for (name, data) in raw.data {
@@ -194,10 +206,10 @@ impl ScenarioPlan {
                 .unwrap_or_else(|| format!("{}", index + 1));
             context
                 .scenario(scenario, &name, &mut plan)
-                .map_err(|error| format!("scenario `{name}`{error}"))?;
+                .map_err(|mistake| ScenarioFileMistake::Scenario { name, mistake })?;
         }
         if plan.scenarios.iter().all(|scenario| scenario.weight == 0) {
-            return Err("at least one scenario needs a weight of more than 0".to_owned());
+            return Err(ScenarioFileMistake::NoWeight);
         }
         plan.sources = context.sources;
         Ok(plan)
@@ -216,12 +228,12 @@ impl FileContext<'_> {
         raw: RawScenario,
         name: &str,
         plan: &mut ScenarioPlan,
-    ) -> Result<(), String> {
+    ) -> Result<(), ScenarioMistake> {
         if raw.step.is_empty() {
-            return Err(": it has no step".to_owned());
+            return Err(ScenarioMistake::NoStep);
         }
         let think_time =
-            think_time(raw.think_time.as_deref()).map_err(|error| format!(": {error}"))?;
+            think_time(raw.think_time.as_deref()).map_err(ScenarioMistake::ThinkTime)?;
         let mut variables = Vec::new();
         let first = plan.reported.len();
         let mut steps = Vec::new();
@@ -230,9 +242,10 @@ impl FileContext<'_> {
                 .name
                 .clone()
                 .unwrap_or_else(|| format!("{}", index + 1));
-            let step = self
-                .step(step, &mut variables)
-                .map_err(|error| format!(", step `{title}`: {error}"))?;
+            let step = match self.step(step, &mut variables) {
+                Ok(step) => step,
+                Err(mistake) => return Err(ScenarioMistake::Step { title, mistake }),
+            };
             let mut reported = PlannedRequest::get(self.url.clone());
             reported.method = step.method.clone();
             reported.weight = raw.weight;
@@ -251,7 +264,7 @@ impl FileContext<'_> {
         Ok(())
     }
 
-    fn step(&self, raw: RawStep, variables: &mut Vec<String>) -> Result<ScenarioStep, String> {
+    fn step(&self, raw: RawStep, variables: &mut Vec<String>) -> Result<ScenarioStep, StepMistake> {
         let template =
             |source: &str| LoadTemplate::parse(source, &|name| self.resolve(name, variables));
         let path = template(&raw.path)?;
@@ -267,9 +280,9 @@ impl FileContext<'_> {
         let mut headers = Vec::new();
         for (name, value) in fields {
             HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("`{name}` is no name of a header field"))?;
+                .map_err(|_| StepMistake::FieldName(name.clone()))?;
             if value.chars().any(char::is_control) {
-                return Err(format!("the value of `{name}` contains control characters"));
+                return Err(StepMistake::FieldValue(name));
             }
             // An empty value takes a field away, as on the command line.
             if !value.is_empty() {
@@ -278,16 +291,17 @@ impl FileContext<'_> {
         }
         let method = match &raw.method {
             Some(method) => Method::from_bytes(method.as_bytes())
-                .map_err(|_| format!("`{method}` is no method"))?,
+                .map_err(|_| StepMistake::Method(method.clone()))?,
             None if body.is_some() => Method::POST,
             None => Method::GET,
         };
         let checks = checks(raw.expect)?;
         let mut captures = Vec::new();
         for (name, capture) in raw.capture {
-            let capture = capture
-                .parse()
-                .map_err(|error| format!("`{name}`: {error}"))?;
+            let capture = match capture.parse() {
+                Ok(capture) => capture,
+                Err(mistake) => return Err(StepMistake::Capture { name, mistake }),
+            };
             let index = variables.iter().position(|known| *known == name);
             let index = index.unwrap_or_else(|| {
                 variables.push(name);
@@ -324,8 +338,8 @@ impl FileContext<'_> {
     fn body(
         &self,
         raw: &RawStep,
-        template: &dyn Fn(&str) -> Result<LoadTemplate, String>,
-    ) -> Result<(Option<LoadTemplate>, ValueEscape, Option<&'static str>), String> {
+        template: &dyn Fn(&str) -> Result<LoadTemplate, InvalidLoadTemplate>,
+    ) -> Result<(Option<LoadTemplate>, ValueEscape, Option<&'static str>), StepMistake> {
         let given = [
             raw.body.is_some(),
             raw.body_file.is_some(),
@@ -333,7 +347,7 @@ impl FileContext<'_> {
             raw.json.is_some(),
         ];
         if given.iter().filter(|given| **given).count() > 1 {
-            return Err("`body`, `body_file`, `form` and `json` exclude one another".to_owned());
+            return Err(StepMistake::SeveralBodies);
         }
         if let Some(form) = &raw.form {
             let mut text = String::new();
@@ -359,9 +373,11 @@ impl FileContext<'_> {
         let text = match (&raw.body, &raw.body_file) {
             (Some(body), _) => body.clone(),
             (None, Some(file)) => {
-                let file = self.folder.join(file);
-                fs::read_to_string(&file)
-                    .map_err(|error| format!("the file {}: {error}", file.display()))?
+                let path = self.folder.join(file);
+                match fs::read_to_string(&path) {
+                    Ok(text) => text,
+                    Err(error) => return Err(StepMistake::BodyFile { path, error }),
+                }
             }
             (None, None) => return Ok((None, ValueEscape::None, None)),
         };
@@ -393,24 +409,21 @@ fn escaped_around_values(text: &str) -> String {
     out
 }
 
-fn think_time(text: Option<&str>) -> Result<Option<ThinkTime>, String> {
+fn think_time(text: Option<&str>) -> Result<Option<ThinkTime>, InvalidThinkTime> {
     text.map(str::parse).transpose()
 }
 
-fn check_path(path: &LoadTemplate) -> Result<(), String> {
+fn check_path(path: &LoadTemplate) -> Result<(), StepMistake> {
     let mut sample = String::new();
     path.render(&mut sample, ValueEscape::None, &mut |_, out| out.push('x'));
     if sample.starts_with('/') && sample.parse::<PathAndQuery>().is_ok() {
         Ok(())
     } else {
-        Err(format!(
-            "`{}` is no path such as /shop?page=${{random:1..9}}",
-            path.source()
-        ))
+        Err(StepMistake::Path(path.source().to_owned()))
     }
 }
 
-fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, String> {
+fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, StepMistake> {
     let mut checks = vec![ResponseCheck::Status(match raw.status {
         Some(RawStatus::Number(status)) => parse_statuses(&status.to_string())?,
         Some(RawStatus::Range(range)) => parse_statuses(&range)?,
@@ -420,12 +433,12 @@ fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, String> {
         let expected = match value {
             RawField::Value(value) => ExpectedField::Value(value),
             RawField::Exists(true) => ExpectedField::Any,
-            RawField::Exists(false) => {
-                return Err(format!("`{name}`: expected a value, or true"));
-            }
-            RawField::Pattern(pattern) => Regex::new(&pattern.matches)
-                .map(ExpectedField::Pattern)
-                .map_err(|error| format!("`{name}`: {error}"))?,
+            // No field of a response is checked to be absent.
+            RawField::Exists(false) => return Err(StepMistake::ExpectedAbsence(name)),
+            RawField::Pattern(pattern) => match Regex::new(&pattern.matches) {
+                Ok(pattern) => ExpectedField::Pattern(pattern),
+                Err(error) => return Err(StepMistake::FieldPattern { name, error }),
+            },
         };
         checks.push(ResponseCheck::Header(name, expected));
     }
@@ -443,28 +456,26 @@ fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, String> {
     Ok(checks)
 }
 
-fn check_pointer(pointer: &str) -> Result<(), String> {
+fn check_pointer(pointer: &str) -> Result<(), InvalidPointer> {
     if pointer.is_empty() || pointer.starts_with('/') {
         Ok(())
     } else {
-        Err(format!(
-            "`{pointer}` is no JSON pointer such as /user/id (RFC 6901)"
-        ))
+        Err(InvalidPointer(pointer.to_owned()))
     }
 }
 
 impl RawCapture {
-    fn parse(self) -> Result<ResponseCapture, String> {
+    fn parse(self) -> Result<ResponseCapture, CaptureMistake> {
         match (self.header, self.json, self.regex) {
             (Some(name), None, None) => Ok(ResponseCapture::Header(name)),
             (None, Some(pointer), None) => {
-                check_pointer(&pointer)?;
+                check_pointer(&pointer).map_err(CaptureMistake::Pointer)?;
                 Ok(ResponseCapture::Json(pointer))
             }
             (None, None, Some(pattern)) => Regex::new(&pattern)
                 .map(ResponseCapture::Pattern)
-                .map_err(|error| error.to_string()),
-            _ => Err("expected one of header, json and regex".to_owned()),
+                .map_err(CaptureMistake::Pattern),
+            _ => Err(CaptureMistake::Place),
         }
     }
 }
@@ -473,7 +484,7 @@ impl RawCapture {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<ScenarioPlan, String> {
+    fn parse(text: &str) -> Result<ScenarioPlan, ScenarioFileMistake> {
         let folder = std::env::temp_dir();
         ScenarioPlan::parse(text, &folder, (None, &Headers::new()))
     }
@@ -551,7 +562,7 @@ mod tests {
             ("path = \"/\"\nthink_time = \"soon\"", "expected a duration"),
             ("path = \"/\"\nbody_file = \"none\"", "the file "),
         ] {
-            let error = with(step).unwrap_err();
+            let error = with(step).unwrap_err().to_string();
             assert!(error.starts_with("scenario `a`, step `b`: "), "{error}");
             assert!(error.contains(expected), "{error}");
         }

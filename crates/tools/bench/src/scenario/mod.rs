@@ -4,6 +4,7 @@
 mod check;
 mod cookies;
 mod data;
+mod error;
 mod file;
 mod template;
 mod user;

@@ -1,6 +1,6 @@
 //! Text with values that change from request to request: `${counter}`, `${random:1..100}`, captured values, columns of rows.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Text with places for values.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl LoadTemplate {
     pub(crate) fn parse(
         source: &str,
         resolve: &dyn Fn(&str) -> Option<TemplateValue>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, InvalidLoadTemplate> {
         let mut parts = Vec::new();
         let mut text = String::new();
         let mut rest = source;
@@ -61,7 +61,7 @@ impl LoadTemplate {
             }
             let (name, after) = after
                 .split_once('}')
-                .ok_or_else(|| format!("`${{` in `{source}` has no `}}`"))?;
+                .ok_or_else(|| InvalidLoadTemplate::Unclosed(source.to_owned()))?;
             text += before;
             if !text.is_empty() {
                 parts.push(LoadTemplatePart::Text(std::mem::take(&mut text)));
@@ -108,12 +108,12 @@ impl LoadTemplate {
 fn value(
     name: &str,
     resolve: &dyn Fn(&str) -> Option<TemplateValue>,
-) -> Result<TemplateValue, String> {
+) -> Result<TemplateValue, InvalidLoadTemplate> {
     if name == "counter" {
         return Ok(TemplateValue::Counter);
     }
     if let Some(range) = name.strip_prefix("random:") {
-        let wrong = || format!("`${{{name}}}`: expected a range such as random:1..100");
+        let wrong = || InvalidLoadTemplate::Range(name.to_owned());
         let (least, most) = range.split_once("..").ok_or_else(wrong)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
         let (least, most) = (number(least)?, number(most)?);
@@ -126,17 +126,43 @@ fn value(
     if let Some(length) = name.strip_prefix("letters:") {
         return match length.parse() {
             Ok(length @ 1..=65_536) => Ok(TemplateValue::Letters(length)),
-            _ => Err(format!(
-                "`${{{name}}}`: expected a length from 1 to 65536, such as letters:12"
-            )),
+            _ => Err(InvalidLoadTemplate::Length(name.to_owned())),
         };
     }
-    resolve(name).ok_or_else(|| {
-        format!(
-            "`${{{name}}}` is unknown: it is neither counter, random:1..9 or letters:9, nor captured by an earlier step, nor a \
-             column such as users.name; `$${{` writes `${{`"
-        )
-    })
+    resolve(name).ok_or_else(|| InvalidLoadTemplate::Unknown(name.to_owned()))
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidLoadTemplate {
+    /// The name of a value in this text does not end.
+    Unclosed(String),
+    /// These are no two numbers in their order.
+    Range(String),
+    /// This is no number of letters.
+    Length(String),
+    /// No value has this name.
+    Unknown(String),
+}
+
+impl fmt::Display for InvalidLoadTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclosed(source) => write!(f, "`${{` in `{source}` has no `}}`"),
+            Self::Range(name) => {
+                write!(f, "`${{{name}}}`: expected a range such as random:1..100")
+            }
+            Self::Length(name) => write!(
+                f,
+                "`${{{name}}}`: expected a length from 1 to 65536, such as letters:12"
+            ),
+            Self::Unknown(name) => write!(
+                f,
+                "`${{{name}}}` is unknown: it is neither counter, random:1..9 or letters:9, nor captured by an earlier step, nor a \
+                 column such as users.name; `$${{` writes `${{`"
+            ),
+        }
+    }
 }
 
 /// Appends a value.
@@ -174,7 +200,7 @@ pub(super) fn write_escaped(value: &str, escape: ValueEscape, out: &mut String) 
 mod tests {
     use super::*;
 
-    fn rendered(source: &str, escape: ValueEscape) -> Result<String, String> {
+    fn rendered(source: &str, escape: ValueEscape) -> Result<String, InvalidLoadTemplate> {
         let resolve = |name: &str| match name {
             "token" => Some(TemplateValue::Variable(0)),
             "users.name" => Some(TemplateValue::Column(0, 1)),
@@ -205,7 +231,8 @@ mod tests {
             ("${users.name}", "0/1"),
             ("$${counter} $ {} ${counter}", "${counter} $ {} 7"),
         ] {
-            assert_eq!(rendered(source, ValueEscape::None).as_deref(), Ok(expected));
+            let text = rendered(source, ValueEscape::None).unwrap();
+            assert_eq!(text, expected);
         }
     }
 
@@ -216,7 +243,7 @@ mod tests {
             (ValueEscape::Json, "/a?b=a b\\\"\\\\\\u000a&"),
             (ValueEscape::Field, "/a?b=a b\"\\&"),
         ] {
-            assert_eq!(rendered("/a?b=${token}", escape).as_deref(), Ok(expected));
+            assert_eq!(rendered("/a?b=${token}", escape).unwrap(), expected);
         }
     }
 

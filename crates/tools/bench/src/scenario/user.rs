@@ -244,7 +244,9 @@ impl ScenarioUser {
                 self.variables.get_mut(*variable),
             ) {
                 (Ok(value), Some(variable)) => *variable = value,
-                (Err(cause), _) => mistake = Some((LoadFailure::NothingCaptured, cause)),
+                (Err(missing), _) => {
+                    mistake = Some((LoadFailure::NothingCaptured, missing.to_string()));
+                }
                 (Ok(_), None) => {}
             }
         }
