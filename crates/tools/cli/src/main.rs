@@ -89,8 +89,8 @@ enum CommandError {
 fn main() -> ExitCode {
     let words = match other_generators::translate(std::env::args_os().collect()) {
         Ok(words) => words,
-        Err(message) => {
-            print_error(&message);
+        Err(error) => {
+            print_error(&error.to_string());
             return ExitCode::from(2);
         }
     };

@@ -1,9 +1,10 @@
 //! `apus bench --as TOOL`: the command lines of wrk, ab and hey, with the options that mean the same here.
 
 use std::ffi::OsString;
+use std::fmt;
 
 /// Translates `apus bench --as TOOL ARGUMENTS` to arguments of `apus bench`. Others stay as they are.
-pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, TranslationError> {
     let words: Option<Vec<&str>> = arguments.iter().map(|argument| argument.to_str()).collect();
     let (program, tool, rest) = match words.as_deref() {
         Some([program, "bench", "--as", tool, rest @ ..]) => (*program, *tool, rest),
@@ -13,14 +14,64 @@ pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, Strin
         "wrk" => wrk(rest),
         "ab" => ab(rest),
         "hey" => hey(rest),
-        _ => return Err(format!("`{tool}` is unknown; --as takes wrk, ab or hey")),
+        _ => return Err(TranslationError::Tool(tool.to_owned())),
     };
-    let translated = translated.map_err(|error| format!("{error} (as arguments of {tool})"))?;
+    let translated = translated.map_err(|mistake| TranslationError::Argument {
+        tool: tool.to_owned(),
+        mistake,
+    })?;
     let all = [program, "bench"]
         .into_iter()
         .map(str::to_owned)
         .chain(translated);
     Ok(all.map(OsString::from).collect())
+}
+
+/// Why a command line has no equivalent.
+#[derive(Debug)]
+pub(crate) enum TranslationError {
+    /// No tool with this name is known.
+    Tool(String),
+    Argument {
+        tool: String,
+        mistake: ArgumentMistake,
+    },
+}
+
+impl fmt::Display for TranslationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool(tool) => write!(f, "`{tool}` is unknown; --as takes wrk, ab or hey"),
+            Self::Argument { tool, mistake } => {
+                write!(f, "{mistake} (as arguments of {tool})")
+            }
+        }
+    }
+}
+
+/// What is wrong with an argument of a tool.
+#[derive(Debug)]
+pub(crate) enum ArgumentMistake {
+    /// This option is the last word.
+    NoValue(String),
+    /// `apus bench` has nothing like this option.
+    NoEquivalent(String),
+    /// Both limits of ab.
+    TwoLimits,
+    NoNumber(String),
+}
+
+impl fmt::Display for ArgumentMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoValue(option) => write!(f, "{option} needs a value"),
+            Self::NoEquivalent(option) => {
+                write!(f, "{option} has no equivalent in `apus bench`")
+            }
+            Self::TwoLimits => f.write_str("-n and -t exclude each other here"),
+            Self::NoNumber(text) => write!(f, "`{text}` is no number"),
+        }
+    }
 }
 
 /// An argument of a tool: an option, with its value if it has one, or an operand.
@@ -35,7 +86,7 @@ fn split<'a>(
     arguments: &[&'a str],
     valued: &[&'a str],
     flags: &[&'a str],
-) -> Result<Vec<Word<'a>>, String> {
+) -> Result<Vec<Word<'a>>, ArgumentMistake> {
     let mut words = Vec::new();
     let mut left = arguments.iter();
     while let Some(argument) = left.next() {
@@ -50,7 +101,7 @@ fn split<'a>(
         if valued.contains(argument) {
             let value = left
                 .next()
-                .ok_or_else(|| format!("{argument} needs a value"))?;
+                .ok_or_else(|| ArgumentMistake::NoValue((*argument).to_owned()))?;
             words.push(Word::Option(argument, value));
             continue;
         }
@@ -64,7 +115,7 @@ fn split<'a>(
         });
         match attached {
             Some((name, value)) => words.push(Word::Option(name, value)),
-            None => return Err(format!("{argument} has no equivalent in `apus bench`")),
+            None => return Err(ArgumentMistake::NoEquivalent((*argument).to_owned())),
         }
     }
     Ok(words)
@@ -75,7 +126,7 @@ fn pair(name: &str, value: impl Into<String>) -> [String; 2] {
 }
 
 /// wrk: `-t4 -c400 -d30s URL`. It has no warm-up.
-fn wrk(arguments: &[&str]) -> Result<Vec<String>, String> {
+fn wrk(arguments: &[&str]) -> Result<Vec<String>, ArgumentMistake> {
     let valued = [
         "-c",
         "--connections",
@@ -106,7 +157,7 @@ fn wrk(arguments: &[&str]) -> Result<Vec<String>, String> {
 }
 
 /// ab: `-n 10000 -c 100 -k URL`. Without `-k` each request has its own connection.
-fn ab(arguments: &[&str]) -> Result<Vec<String>, String> {
+fn ab(arguments: &[&str]) -> Result<Vec<String>, ArgumentMistake> {
     let valued = ["-n", "-c", "-t", "-s", "-p", "-u", "-T", "-H", "-C", "-m"];
     let mut out: Vec<String> = pair("--threads", "1").into();
     let (mut requests, mut time, mut connections) = (None, None, "1");
@@ -141,7 +192,7 @@ fn ab(arguments: &[&str]) -> Result<Vec<String>, String> {
             out.extend(pair("--warm-up", "0"));
         }
         (None, None) => out.extend(pair("--requests", "1")),
-        (Some(_), Some(_)) => return Err("-n and -t exclude each other here".to_owned()),
+        (Some(_), Some(_)) => return Err(ArgumentMistake::TwoLimits),
     }
     out.extend(pair("--connections", connections));
     if !keeps_alive {
@@ -151,7 +202,7 @@ fn ab(arguments: &[&str]) -> Result<Vec<String>, String> {
 }
 
 /// hey: `-z 10s -c 50 URL`. Its `-q` is the rate of each of the `-c` workers.
-fn hey(arguments: &[&str]) -> Result<Vec<String>, String> {
+fn hey(arguments: &[&str]) -> Result<Vec<String>, ArgumentMistake> {
     let valued = [
         "-n", "-c", "-q", "-z", "-m", "-H", "-t", "-A", "-d", "-D", "-T", "-host",
     ];
@@ -199,7 +250,7 @@ fn hey(arguments: &[&str]) -> Result<Vec<String>, String> {
     if let Some(rate) = rate {
         let number = |text: &str| {
             text.parse::<f64>()
-                .map_err(|_| format!("`{text}` is no number"))
+                .map_err(|_| ArgumentMistake::NoNumber(text.to_owned()))
         };
         out.extend(pair(
             "--rate",
@@ -214,7 +265,7 @@ fn hey(arguments: &[&str]) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    fn translated(line: &str) -> Result<String, String> {
+    fn translated(line: &str) -> Result<String, TranslationError> {
         let words = line.split(' ').map(OsString::from).collect();
         translate(words).map(|words| words.join(" ".as_ref()).into_string().unwrap())
     }
@@ -245,7 +296,7 @@ mod tests {
             ("apus bench http://a/ -c 5", "apus bench http://a/ -c 5"),
             ("apus serve --as wrk", "apus serve --as wrk"),
         ] {
-            assert_eq!(translated(line).as_deref(), Ok(expected));
+            assert_eq!(translated(line).unwrap(), expected);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `apus db`: creates the files of migrations, and runs the commands of the project's own program on its database.
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub(crate) fn run(command: DatabaseCommand) -> Result<(), CommandError> {
 
 /// Creates the files of a migration: in the folder, or in each folder of a system that is in it.
 fn create(name: &str, folder: &Path) -> Result<(), CommandError> {
-    let name = file_name(name).map_err(CommandError::Misused)?;
+    let name = file_name(name).map_err(|error| CommandError::Misused(error.to_string()))?;
     let failed = |path: &Path, error: std::io::Error| {
         CommandError::Failed(format!("{}: {error}", path.display()))
     };
@@ -78,16 +79,28 @@ fn create(name: &str, folder: &Path) -> Result<(), CommandError> {
 }
 
 /// The name of a migration in the name of its file: `Add e-mail` becomes `add_e_mail`.
-fn file_name(name: &str) -> Result<String, String> {
+fn file_name(name: &str) -> Result<String, InvalidMigrationName> {
     let words = name.split([' ', '-', '_']).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
     let is_word = |word: &String| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if words.is_empty() || !words.iter().all(is_word) {
-        return Err(format!(
-            "{name:?} is no name of a migration: use letters, digits, `-` and `_`, as `add_email`"
-        ));
+        return Err(InvalidMigrationName(name.to_owned()));
     }
     Ok(words.join("_"))
+}
+
+/// The error for a text that cannot be in the name of a file.
+#[derive(Debug)]
+struct InvalidMigrationName(String);
+
+impl fmt::Display for InvalidMigrationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no name of a migration: use letters, digits, `-` and `_`, as `add_email`",
+            self.0
+        )
+    }
 }
 
 /// The largest number of the files in a folder.
@@ -112,8 +125,8 @@ mod tests {
 
     #[test]
     fn names_of_migrations_become_names_of_files() {
-        assert_eq!(file_name("Add e-mail").as_deref(), Ok("add_e_mail"));
-        assert_eq!(file_name("users").as_deref(), Ok("users"));
+        assert_eq!(file_name("Add e-mail").unwrap(), "add_e_mail");
+        assert_eq!(file_name("users").unwrap(), "users");
         for name in ["", "--", "a/b", "é", "a.sql"] {
             assert!(file_name(name).is_err(), "{name}");
         }
