@@ -75,10 +75,12 @@ impl OpenFolder {
         // In a sticky folder, names of root are safe from others.
         let is_sticky = found.st_mode & 0o1000 != 0;
         let is_of_root = [0, top].contains(&found.st_uid);
-        let control = match is_of_root {
-            true if is_shared && !is_sticky => NameControl::Anyone,
-            true => parent,
-            false => NameControl::User(found.st_uid),
+        let control = if !is_of_root {
+            NameControl::User(found.st_uid)
+        } else if is_shared && !is_sticky {
+            NameControl::Anyone
+        } else {
+            parent
         };
         Ok(Self {
             descriptor,

@@ -135,12 +135,13 @@ fn sql_name(name: LitStr) -> Result<LitStr, Error> {
     let is_valid = !text.is_empty()
         && !text.starts_with(|first: char| first.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    match is_valid {
-        true => Ok(name),
-        false => Err(Error::new(
+    if is_valid {
+        Ok(name)
+    } else {
+        Err(Error::new(
             name.span(),
             "the name of a table or a column has letters, digits and underscores",
-        )),
+        ))
     }
 }
 
@@ -288,9 +289,10 @@ fn plural(name: &str) -> String {
     let hisses = ["s", "x", "z", "ch", "sh"]
         .iter()
         .any(|end| name.ends_with(end));
-    match hisses {
-        true => format!("{name}es"),
-        false => format!("{name}s"),
+    if hisses {
+        format!("{name}es")
+    } else {
+        format!("{name}s")
     }
 }
 

@@ -6,17 +6,19 @@ use std::borrow::Cow;
 /// its end, and with A-labels (`xn--...`) for those in other scripts, by UTS #46. `None` if it has characters that no name has. Without
 /// the feature `idna`, those are all but ASCII.
 pub fn canonical_host_name(text: &str) -> Option<Cow<'_, str>> {
-    let name: Cow<'_, str> = match text.is_ascii() {
-        true if text.bytes().all(|byte| !byte.is_ascii_uppercase()) => text.into(),
-        true => text.to_ascii_lowercase().into(),
-        false => {
-            let (wildcard, rest) = match text.strip_prefix("*.") {
-                Some(rest) => ("*.", rest),
-                None => ("", text),
-            };
-            let ascii = a_labels(rest)?;
-            format!("{wildcard}{ascii}").into()
+    let name: Cow<'_, str> = if text.is_ascii() {
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            text.to_ascii_lowercase().into()
+        } else {
+            text.into()
         }
+    } else {
+        let (wildcard, rest) = match text.strip_prefix("*.") {
+            Some(rest) => ("*.", rest),
+            None => ("", text),
+        };
+        let ascii = a_labels(rest)?;
+        format!("{wildcard}{ascii}").into()
     };
     Some(match name {
         Cow::Borrowed(name) => name.strip_suffix('.').unwrap_or(name).into(),
