@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 /// Translates `apus bench --as TOOL ARGUMENTS` to arguments of `apus bench`. Others stay as they are.
-pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, TranslationError> {
+pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, GeneratorArgumentError> {
     let words: Option<Vec<&str>> = arguments.iter().map(|argument| argument.to_str()).collect();
     let (program, tool, rest) = match words.as_deref() {
         Some([program, "bench", "--as", tool, rest @ ..]) => (*program, *tool, rest),
@@ -14,9 +14,9 @@ pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, Trans
         "wrk" => wrk(rest),
         "ab" => ab(rest),
         "hey" => hey(rest),
-        _ => return Err(TranslationError::Tool(tool.to_owned())),
+        _ => return Err(GeneratorArgumentError::Tool(tool.to_owned())),
     };
-    let translated = translated.map_err(|mistake| TranslationError::Argument {
+    let translated = translated.map_err(|mistake| GeneratorArgumentError::Argument {
         tool: tool.to_owned(),
         mistake,
     })?;
@@ -29,7 +29,7 @@ pub(crate) fn translate(arguments: Vec<OsString>) -> Result<Vec<OsString>, Trans
 
 /// Why a command line has no equivalent.
 #[derive(Debug)]
-pub(crate) enum TranslationError {
+pub(crate) enum GeneratorArgumentError {
     /// No tool with this name is known.
     Tool(String),
     Argument {
@@ -38,7 +38,7 @@ pub(crate) enum TranslationError {
     },
 }
 
-impl fmt::Display for TranslationError {
+impl fmt::Display for GeneratorArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tool(tool) => write!(f, "`{tool}` is unknown; --as takes wrk, ab or hey"),
@@ -265,7 +265,7 @@ fn hey(arguments: &[&str]) -> Result<Vec<String>, ArgumentMistake> {
 mod tests {
     use super::*;
 
-    fn translated(line: &str) -> Result<String, TranslationError> {
+    fn translated(line: &str) -> Result<String, GeneratorArgumentError> {
         let words = line.split(' ').map(OsString::from).collect();
         translate(words).map(|words| words.join(" ".as_ref()).into_string().unwrap())
     }
