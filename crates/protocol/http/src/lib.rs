@@ -9,7 +9,7 @@
 //!   and encoded.
 //! - `fields`: fields with a grammar, such as preconditions (`conditional`), ranges (`range`), `Accept` and cookies. A
 //!   new field is parsed and written here.
-//! - `request`, `target`, `path`, `authority`, `trusted_proxies`, `client`, `identity`, `hop_by_hop`: the facts of a
+//! - `request`, `target`, `path`, `percent`, `authority`, `trusted_proxies`, `client`, `identity`, `hop_by_hop`: the facts of a
 //!   request, which are established once.
 //! - `body`, `response_memory`: what a message carries, and the memory that clients can make the server use for it.
 //! - `trace`: the steps of a decision, which `apus explain` shows. Each service that decides something adds its own.
@@ -83,6 +83,7 @@ mod mount_prefix;
 mod network;
 pub mod origin;
 pub mod path;
+pub mod percent;
 mod remote_user;
 mod request;
 mod request_id;

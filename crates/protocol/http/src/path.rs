@@ -5,6 +5,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::percent;
 use crate::scan::is_plain_path;
 
 /// The normal form of a path: percent-decoded once, `//` as one slash, dot segments resolved.
@@ -339,18 +340,7 @@ pub fn encode(path: &[u8]) -> String {
 
 /// As [`encode`], appended to `encoded`.
 pub fn encode_onto(encoded: &mut String, path: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in path {
-        if is_path_byte(*byte) {
-            encoded.push(char::from(*byte));
-        } else {
-            encoded.push('%');
-            for digit in [byte >> 4, byte & 15] {
-                let digit = DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0');
-                encoded.push(char::from(digit));
-            }
-        }
-    }
+    percent::encode_onto(encoded, path, is_path_byte);
 }
 
 /// Whether the byte is a slash or a `pchar` other than `%`.

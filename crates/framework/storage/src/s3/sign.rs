@@ -2,30 +2,31 @@
 
 use std::time::{Duration, SystemTime};
 
+use apus_http::percent;
 use apus_tokens::{Hexadecimal, sha256};
 use aws_lc_rs::hmac;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
-
-/// All bytes but the unreserved ones (RFC 3986 section 2.3), as the rules of the signature ask.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// As [`ENCODED`], for a path.
-const ENCODED_PATH: &AsciiSet = &ENCODED.remove(b'/');
 
 /// The body of a request by a signed URL is not signed.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
+/// Encodes all bytes but the unreserved ones, as the rules of the signature ask.
 pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
+    let mut encoded = String::new();
+    percent::encode_part_onto(&mut encoded, text.as_bytes());
+    encoded
 }
 
+/// As [`encode`], for a path.
 pub(crate) fn encode_path(path: &str) -> String {
-    utf8_percent_encode(path, ENCODED_PATH).to_string()
+    let mut encoded = String::new();
+    for (index, segment) in path.split('/').enumerate() {
+        if index > 0 {
+            encoded.push('/');
+        }
+        percent::encode_part_onto(&mut encoded, segment.as_bytes());
+    }
+    encoded
 }
 
 /// The digest of a body, which its signature covers.

@@ -5,11 +5,10 @@ use std::fmt::{self, Display};
 use std::panic::Location;
 use std::rc::Rc;
 
-use apus_http::Request;
+use apus_http::{Request, mount_prefix, percent};
 
 use crate::router::{PathValueError, RouteError, RouteErrorKind, RoutePattern};
 use apus_handler::{FromRequestHead, Matched};
-use apus_http::mount_prefix;
 
 /// The routes with names.
 #[derive(Default)]
@@ -76,9 +75,9 @@ impl Urls {
         let mut address = format!("{}{filled}", self.base);
         for (number, (name, value)) in values.into_iter().enumerate() {
             address.push(if number == 0 { '?' } else { '&' });
-            encode_query(&mut address, name);
+            percent::encode_form_onto(&mut address, name);
             address.push('=');
-            encode_query(&mut address, &value);
+            percent::encode_form_onto(&mut address, &value);
         }
         Ok(address)
     }
@@ -93,19 +92,6 @@ impl Urls {
         values: impl IntoIterator<Item = (&'v str, impl Display)>,
     ) -> Result<String, UrlError> {
         Ok(format!("{}{}", self.origin, self.path(name, values)?))
-    }
-}
-
-/// Writes a name or a value of a query (URL standard, application/x-www-form-urlencoded).
-fn encode_query(query: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
-                query.push(char::from(byte));
-            }
-            b' ' => query.push('+'),
-            _ => query.push_str(&format!("%{byte:02X}")),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `TestRequest`: builds and sends a request.
 
-use apus_http::{Body, Headers, Method};
+use apus_http::{Body, Headers, Method, percent};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -223,18 +223,7 @@ impl TestRequest {
 
 /// Writes `name=value` (WHATWG URL, application/x-www-form-urlencoded).
 fn push_pair(encoded: &mut String, name: &str, value: &str) {
-    for (index, text) in [name, value].into_iter().enumerate() {
-        if index == 1 {
-            encoded.push('=');
-        }
-        for byte in text.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
-                    encoded.push(char::from(byte));
-                }
-                b' ' => encoded.push('+'),
-                byte => encoded.push_str(&format!("%{byte:02X}")),
-            }
-        }
-    }
+    percent::encode_form_onto(encoded, name);
+    encoded.push('=');
+    percent::encode_form_onto(encoded, value);
 }

@@ -1,8 +1,6 @@
 //! `Paging`: the page of a list that a request names, and links to the other pages (RFC 8288).
 
-use std::fmt::Write as _;
-
-use apus_http::{Request, Response, StatusCode, header};
+use apus_http::{Request, Response, StatusCode, header, percent};
 use serde::{Deserialize, Serialize};
 
 use super::{FromRequestHead, Rejection, read_fields};
@@ -175,13 +173,7 @@ impl<const DEFAULT: u32, const MAX: u32> FromRequestHead for Paging<DEFAULT, MAX
 /// A text in a query, percent-encoded.
 fn encoded(text: &str) -> String {
     let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte))
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
+    percent::encode_part_onto(&mut encoded, text.as_bytes());
     encoded
 }
 

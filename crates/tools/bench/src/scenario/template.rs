@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use apus_http::percent;
+
 /// Text with places for values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LoadTemplate {
@@ -169,17 +171,7 @@ impl fmt::Display for InvalidLoadTemplate {
 pub(super) fn write_escaped(value: &str, escape: ValueEscape, out: &mut String) {
     match escape {
         ValueEscape::None => out.push_str(value),
-        ValueEscape::Percent => {
-            for byte in value.bytes() {
-                match byte {
-                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                        out.push(char::from(byte));
-                    }
-                    // Writing to a string never fails.
-                    _ => drop(write!(out, "%{byte:02X}")),
-                }
-            }
-        }
+        ValueEscape::Percent => percent::encode_part_onto(out, value.as_bytes()),
         ValueEscape::Json => {
             for character in value.chars() {
                 match character {
@@ -187,6 +179,7 @@ pub(super) fn write_escaped(value: &str, escape: ValueEscape, out: &mut String) 
                         out.push('\\');
                         out.push(character);
                     }
+                    // Writing to a string never fails.
                     '\0'..='\x1f' => drop(write!(out, "\\u{:04x}", u32::from(character))),
                     _ => out.push(character),
                 }
