@@ -104,14 +104,15 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, Command
             let counts = jobs.counts().await.map_err(CommandFailure::failed)?;
             let [ready, delayed] = [counts.ready, counts.delayed];
             let [running, dead] = [counts.running, counts.dead];
-            match words.is_json {
-                true => json_text(&json!({
+            if words.is_json {
+                json_text(&json!({
                     "queue": jobs.name(), "ready": ready, "delayed": delayed, "running": running, "dead": dead,
-                })),
-                false => format!(
+                }))
+            } else {
+                format!(
                     "{}: {ready} ready, {delayed} delayed, {running} running, {dead} dead\n",
                     jobs.name()
-                ),
+                )
             }
         }
         JobCommand::List => {
@@ -119,15 +120,17 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, Command
                 .dead(words.limit.unwrap_or(LIMIT))
                 .await
                 .map_err(CommandFailure::failed)?;
-            match words.is_json {
-                true => json_text(&dead.iter().map(as_json).collect()),
-                false => dead.iter().map(as_line).collect(),
+            if words.is_json {
+                json_text(&dead.iter().map(as_json).collect())
+            } else {
+                dead.iter().map(as_line).collect()
             }
         }
         JobCommand::Retry | JobCommand::Forget => {
-            let ids = match words.is_all {
-                true => jobs.dead(u32::MAX).await.map_err(CommandFailure::failed)?,
-                false => Vec::new(),
+            let ids = if words.is_all {
+                jobs.dead(u32::MAX).await.map_err(CommandFailure::failed)?
+            } else {
+                Vec::new()
             };
             let ids = ids.iter().map(|job| &job.id).chain(&words.ids);
             let mut count: usize = 0;
@@ -136,11 +139,11 @@ async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, Command
                     JobCommand::Retry => jobs.requeue(id).await,
                     _ => jobs.discard(id).await,
                 };
-                match is_found.map_err(CommandFailure::failed)? {
-                    true => count = count.saturating_add(1),
+                if is_found.map_err(CommandFailure::failed)? {
+                    count = count.saturating_add(1);
+                } else if !words.is_all {
                     // Another process may have taken one of all.
-                    false if words.is_all => {}
-                    false => failures.push(format!("there is no dead job {id}")),
+                    failures.push(format!("there is no dead job {id}"));
                 }
             }
             let done = match words.command {

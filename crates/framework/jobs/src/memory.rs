@@ -355,10 +355,12 @@ impl JobStore for MemoryJobs {
                     .jobs
                     .get(&place.1)
                     .is_some_and(|job| job.token.is_some());
-                let count = match place.0 <= now {
-                    true => &mut counts.ready,
-                    false if is_claimed => &mut counts.running,
-                    false => &mut counts.delayed,
+                let count = if place.0 <= now {
+                    &mut counts.ready
+                } else if is_claimed {
+                    &mut counts.running
+                } else {
+                    &mut counts.delayed
                 };
                 *count = count.saturating_add(1);
                 counted += 1;

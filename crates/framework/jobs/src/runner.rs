@@ -59,7 +59,7 @@ struct JobHandler {
 
 type RunJob = dyn Fn(&str) -> Result<JobAttempt, serde_json::Error> + Send + Sync;
 
-type JobAttempt = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+type JobAttempt = Pin<Box<dyn Future<Output = Result<(), apus_handler::Error>>>>;
 
 impl JobRunner {
     /// A runner of a queue, which does four jobs at once on the thread that runs it.
@@ -89,10 +89,9 @@ impl JobRunner {
         let run = move |payload: &str| -> Result<JobAttempt, serde_json::Error> {
             let job: J = serde_json::from_str(payload)?;
             let handler = handler.clone();
-            Ok(Box::pin(async move {
-                let ended = handler(job).await;
-                ended.map_err(|error| failure_text(&error.into()))
-            }))
+            Ok(Box::pin(
+                async move { handler(job).await.map_err(Into::into) },
+            ))
         };
         let handler = JobHandler {
             settings: J::settings(),
@@ -379,7 +378,7 @@ impl RunnerState {
             tokio::select! {
                 Some(ended) = task.join_next() => return match ended {
                     Ok(Ok(())) => AttemptEnd::Done,
-                    Ok(Err(error)) => AttemptEnd::Failed(error),
+                    Ok(Err(error)) => AttemptEnd::Failed(failure_text(&error)),
                     Err(error) => AttemptEnd::Failed(panic_message(error)),
                 },
                 () = &mut limit => {

@@ -63,7 +63,7 @@ struct ScheduledTask {
 
 type RunTask = dyn Fn() -> TaskRun + Send + Sync;
 
-type TaskRun = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+type TaskRun = Pin<Box<dyn Future<Output = Result<(), apus_handler::Error>>>>;
 
 impl Schedules {
     /// No tasks.
@@ -83,10 +83,7 @@ impl Schedules {
         let task = Arc::new(task);
         let run = move || -> TaskRun {
             let task = task.clone();
-            Box::pin(async move {
-                let ended = task().await;
-                ended.map_err(|error| failure_text(&error.into()))
-            })
+            Box::pin(async move { task().await.map_err(Into::into) })
         };
         self.tasks.push(ScheduledTask {
             name: name.into(),
@@ -277,7 +274,7 @@ impl ScheduleLoop {
         run.spawn_local((self.task.run)().instrument(span.clone()));
         let error = match run.join_next().await {
             None | Some(Ok(Ok(()))) => return,
-            Some(Ok(Err(error))) => error,
+            Some(Ok(Err(error))) => failure_text(&error),
             Some(Err(error)) => panic_message(error),
         };
         tracing::error!(parent: &span, error, "a scheduled task failed");

@@ -44,9 +44,10 @@ impl StorageKey {
     pub(crate) fn media_type(&self) -> String {
         let extension = apus_compress::media_type::extension(self.0.as_bytes());
         let media_type = apus_compress::media_type::of_extension(&extension);
-        match apus_compress::media_type::has_charset(media_type) {
-            true => format!("{media_type}; charset=utf-8"),
-            false => media_type.to_owned(),
+        if apus_compress::media_type::has_charset(media_type) {
+            format!("{media_type}; charset=utf-8")
+        } else {
+            media_type.to_owned()
         }
     }
 }

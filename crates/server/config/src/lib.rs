@@ -56,6 +56,7 @@ mod value;
 mod value_advice;
 mod variables;
 
+use std::error::Error;
 use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
@@ -79,7 +80,7 @@ use source::SourceFile;
 
 /// Issues a certificate for these host names and addresses, for a site with TLS that names none. Returns
 /// the certificate and its private key as PEM.
-pub type LocalCertificates<'a> = &'a dyn Fn(&[String]) -> Result<Vec<u8>, String>;
+pub type LocalCertificates<'a> = &'a dyn Fn(&[String]) -> Result<Vec<u8>, Box<dyn Error>>;
 
 /// Reads the configuration file `path` and what it includes.
 ///

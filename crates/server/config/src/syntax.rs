@@ -363,13 +363,14 @@ fn advice(line: &str, message: &str) -> Option<String> {
         return None;
     }
     if message.contains("duplicate key") {
-        return Some(match is_header(text) {
-            true if text.starts_with("[[") => {
-                "it was begun as one table above: write it with two brackets there, too".to_owned()
-            }
-            true => "there is one such table: write all its keys below the first one".to_owned(),
-            false => "a key is written once; several values are a list: [\"a\", \"b\"]".to_owned(),
-        });
+        let hint = if !is_header(text) {
+            "a key is written once; several values are a list: [\"a\", \"b\"]"
+        } else if text.starts_with("[[") {
+            "it was begun as one table above: write it with two brackets there, too"
+        } else {
+            "there is one such table: write all its keys below the first one"
+        };
+        return Some(hint.to_owned());
     }
     if text.contains(['\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}']) {
         return Some("write straight quotes: \"text\"".to_owned());

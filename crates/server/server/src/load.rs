@@ -1,6 +1,7 @@
 //! Loads a configuration, and opens everything that it names before anything is applied.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -307,7 +308,7 @@ impl PlanLoader {
             Err(error) => {
                 let text = error.to_string();
                 failure.replace(Some(error));
-                Err(text)
+                Err(Box::<dyn Error>::from(text))
             }
         };
         let read = match self.certificates {
@@ -505,7 +506,10 @@ impl PlanLoader {
         let make = |hosts: &[String]| {
             let made = self.certificates.make(hosts);
             let made = made.map_err(|error| error.to_string());
-            let pem = made.clone().map(|(pem, _)| pem);
+            let pem = match &made {
+                Ok((pem, _)) => Ok(pem.clone()),
+                Err(message) => Err(Box::<dyn Error>::from(message.as_str())),
+            };
             certificates.borrow_mut().push((hosts.to_vec(), made));
             pem
         };
@@ -605,10 +609,8 @@ pub fn check(file: &Path, tls: bool) -> Result<CheckedConfig, Diagnostics> {
 }
 
 /// A certificate to check a configuration with.
-fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
-    passing_certificate(hosts)
-        .map(String::into_bytes)
-        .map_err(|error| error.to_string())
+fn passing(hosts: &[String]) -> Result<Vec<u8>, Box<dyn Error>> {
+    Ok(passing_certificate(hosts)?.into_bytes())
 }
 
 /// Sends a request to the server of `source`, and waits for the response.

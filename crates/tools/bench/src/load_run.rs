@@ -266,13 +266,13 @@ impl LoadControl<'_> {
     }
 
     fn note_edge(&mut self) {
-        match self.readings.has_begun() {
-            false => {
-                self.readings.begin();
-                self.behind.begin();
-            }
-            true if self.plan.is_idle() => self.stop(false),
-            true => self.end_readings(),
+        if !self.readings.has_begun() {
+            self.readings.begin();
+            self.behind.begin();
+        } else if self.plan.is_idle() {
+            self.stop(false);
+        } else {
+            self.end_readings();
         }
     }
 

@@ -1,8 +1,11 @@
 //! The files of migrations: their names, their statements, and the line of one that fails.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::Utf8Error;
 
 use crate::driver::System;
 use crate::parameters::token_len;
@@ -51,15 +54,18 @@ impl MigrationFiles {
     /// Reads the files of a folder, or of the folder in it that is named after the system.
     ///
     /// # Errors
-    /// The message: a file cannot be read, or would never be run.
-    pub(crate) fn read(folder: &Path, system: System) -> Result<Self, String> {
+    /// A file cannot be read, or would never be run.
+    pub(crate) fn read(folder: &Path, system: System) -> Result<Self, InvalidMigrations> {
         let own = folder.join(system.name());
         let beside = sql_files(folder)?;
         if !own.is_dir() {
             return Self::of(beside);
         }
         match beside.first() {
-            Some(file) => Err(beside_own(&file.path, &own.display().to_string())),
+            Some(file) => Err(InvalidMigrations::BesideOwn {
+                file: file.path.clone(),
+                own: own.display().to_string(),
+            }),
             None => Self::of(sql_files(&own)?),
         }
     }
@@ -68,7 +74,10 @@ impl MigrationFiles {
     ///
     /// # Errors
     /// As [`MigrationFiles::read`].
-    pub(crate) fn embedded(files: &[(&str, &[u8])], system: System) -> Result<Self, String> {
+    pub(crate) fn embedded(
+        files: &[(&str, &[u8])],
+        system: System,
+    ) -> Result<Self, InvalidMigrations> {
         let own = format!("{}/", system.name());
         let is_sql = |name: &str| name.to_ascii_lowercase().ends_with(".sql");
         let read = |prefix: &str| {
@@ -82,7 +91,10 @@ impl MigrationFiles {
                         path: path.to_owned(),
                         text: text.to_owned(),
                     }),
-                    Err(error) => Err(format!("{path} is no text: {error}")),
+                    Err(error) => Err(InvalidMigrations::NoText {
+                        file: path.to_owned(),
+                        error,
+                    }),
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
@@ -91,12 +103,15 @@ impl MigrationFiles {
             return Self::of(beside);
         }
         match beside.first() {
-            Some(file) => Err(beside_own(&file.path, system.name())),
+            Some(file) => Err(InvalidMigrations::BesideOwn {
+                file: file.path.clone(),
+                own: system.name().to_owned(),
+            }),
             None => Self::of(read(&own)?),
         }
     }
 
-    fn of(files: Vec<SqlFile>) -> Result<Self, String> {
+    fn of(files: Vec<SqlFile>) -> Result<Self, InvalidMigrations> {
         let mut ups: BTreeMap<i64, SqlFile> = BTreeMap::new();
         let mut downs: BTreeMap<i64, SqlFile> = BTreeMap::new();
         for file in files {
@@ -104,20 +119,18 @@ impl MigrationFiles {
             let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
             let number = number.filter(is_number).and_then(|text| text.parse().ok());
             let Some(number) = number.filter(|number: &i64| *number > 0) else {
-                return Err(format!(
-                    "{} has no number; the name of a migration is as `0001_users.sql`",
-                    file.path
-                ));
+                return Err(InvalidMigrations::NoNumber(file.path));
             };
-            let of_kind = match file.name().ends_with(".down.sql") {
-                true => &mut downs,
-                false => &mut ups,
+            let of_kind = if file.name().ends_with(".down.sql") {
+                &mut downs
+            } else {
+                &mut ups
             };
             if let Some(other) = of_kind.get(&number) {
-                return Err(format!(
-                    "{} and {} have the same number, {number}",
-                    other.path, file.path
-                ));
+                return Err(InvalidMigrations::SameNumber {
+                    files: [other.path.clone(), file.path],
+                    number,
+                });
             }
             of_kind.insert(number, file);
         }
@@ -127,10 +140,7 @@ impl MigrationFiles {
             migrations.insert(number, MigrationFile { number, up, down });
         }
         match downs.into_values().next() {
-            Some(file) => Err(format!(
-                "{} undoes a migration that does not exist",
-                file.path
-            )),
+            Some(file) => Err(InvalidMigrations::NothingUndone(file.path)),
             None => Ok(Self(migrations)),
         }
     }
@@ -146,13 +156,65 @@ impl MigrationFiles {
     }
 }
 
-fn beside_own(file: &str, own: &str) -> String {
-    format!("{file} is beside the folder {own}, so it would never be run; move it into the folder")
+/// Why the files of migrations cannot be run.
+#[derive(Debug)]
+pub(crate) enum InvalidMigrations {
+    /// A folder or a file cannot be read.
+    Unreadable {
+        path: PathBuf,
+        error: io::Error,
+    },
+    NoText {
+        file: String,
+        error: Utf8Error,
+    },
+    /// The name of this file has no number.
+    NoNumber(String),
+    SameNumber {
+        files: [String; 2],
+        number: i64,
+    },
+    /// This file undoes a migration that does not exist.
+    NothingUndone(String),
+    /// A file is beside the folder of the system, so it would never be run.
+    BesideOwn {
+        file: String,
+        own: String,
+    },
+}
+
+impl fmt::Display for InvalidMigrations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, error } => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
+            Self::NoText { file, error } => write!(f, "{file} is no text: {error}"),
+            Self::NoNumber(file) => write!(
+                f,
+                "{file} has no number; the name of a migration is as `0001_users.sql`"
+            ),
+            Self::SameNumber {
+                files: [one, other],
+                number,
+            } => write!(f, "{one} and {other} have the same number, {number}"),
+            Self::NothingUndone(file) => {
+                write!(f, "{file} undoes a migration that does not exist")
+            }
+            Self::BesideOwn { file, own } => write!(
+                f,
+                "{file} is beside the folder {own}, so it would never be run; move it into the folder"
+            ),
+        }
+    }
 }
 
 /// The SQL files of a folder, sorted.
-fn sql_files(folder: &Path) -> Result<Vec<SqlFile>, String> {
-    let unreadable = |path: &Path, error| format!("{} cannot be read: {error}", path.display());
+fn sql_files(folder: &Path) -> Result<Vec<SqlFile>, InvalidMigrations> {
+    let unreadable = |path: &Path, error| InvalidMigrations::Unreadable {
+        path: path.to_owned(),
+        error,
+    };
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, error))? {
         let path = entry.map_err(|error| unreadable(folder, error))?.path();
@@ -324,7 +386,7 @@ mod tests {
         }
     }
 
-    fn read(names: &[&str]) -> Result<MigrationFiles, String> {
+    fn read(names: &[&str]) -> Result<MigrationFiles, InvalidMigrations> {
         let file = |name: &&str| SqlFile {
             path: format!("migrations/{name}"),
             text: String::new(),
@@ -371,11 +433,12 @@ mod tests {
             (10, "add names".to_owned(), true),
         ];
         assert_eq!(found, expected);
-        let alone = read(&["0001_a.down.sql"]).unwrap_err();
+        let alone = read(&["0001_a.down.sql"]).unwrap_err().to_string();
         assert!(alone.contains("undoes a migration that does not exist"));
-        let twice = read(&["1_a.up.sql", "01_b.sql"]).unwrap_err();
+        let twice = read(&["1_a.up.sql", "01_b.sql"]).unwrap_err().to_string();
         assert!(twice.contains("have the same number, 1"), "{twice}");
         let twice = read(&["1_a.sql", "1_a.down.sql", "1_b.down.sql"]).unwrap_err();
+        let twice = twice.to_string();
         assert!(twice.contains("have the same number, 1"), "{twice}");
     }
 

@@ -7,7 +7,7 @@ mod run;
 use std::path::{Path, PathBuf};
 
 use crate::driver::System;
-use files::MigrationFiles;
+use files::{InvalidMigrations, MigrationFiles};
 pub use run::{MigrationState, MigrationStatus};
 
 /// The files of migrations, which are read from a folder by its path, or which [`migrations!`](crate::migrations!) embeds
@@ -47,8 +47,8 @@ impl Migrations {
     /// The files for a system.
     ///
     /// # Errors
-    /// The message: a file would never be run, or cannot be read.
-    fn files(&self, system: System) -> Result<MigrationFiles, String> {
+    /// A file would never be run, or cannot be read.
+    fn files(&self, system: System) -> Result<MigrationFiles, InvalidMigrations> {
         match &self.0 {
             MigrationSource::Folder(folder) => MigrationFiles::read(folder, system),
             MigrationSource::Embedded {

@@ -228,7 +228,9 @@ impl<D: Driver> Db<D> {
 
     fn files(&self, migrations: &Migrations) -> Result<MigrationFiles, DbError> {
         let files = migrations.files(self.system());
-        files.map_err(|problem| DbError::MigrationFiles { problem })
+        files.map_err(|error| DbError::MigrationFiles {
+            problem: error.to_string(),
+        })
     }
 
     fn failed(&self, from: String, cause: MigrateError) -> DbError {

@@ -381,9 +381,10 @@ impl App {
 
     fn check_as(&self, is_outermost: bool) -> Result<(), RouteErrors> {
         let errors = RouteTable::of(self).all_errors(is_outermost);
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(RouteErrors(errors)),
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(RouteErrors(errors))
         }
     }
 

@@ -293,9 +293,10 @@ impl RouteTable {
     ) -> Arc<[Arc<dyn AnyMiddleware>]> {
         let group = self.groups.get(group).map(|group| group.layers.clone());
         let group = group.unwrap_or_else(|| Arc::new([]));
-        match own.is_empty() {
-            true => group,
-            false => group.iter().cloned().chain(own).collect(),
+        if own.is_empty() {
+            group
+        } else {
+            group.iter().cloned().chain(own).collect()
         }
     }
 

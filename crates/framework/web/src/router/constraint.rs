@@ -10,10 +10,8 @@ pub(super) struct Constraint(Regex);
 impl Constraint {
     /// # Errors
     /// It is no regular expression; with the reason.
-    pub(super) fn new(text: &str) -> Result<Self, String> {
-        Regex::new(text)
-            .map(Self)
-            .map_err(|error| error.to_string())
+    pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
+        Regex::new(text).map(Self)
     }
 
     /// The regular expression that matches a text literally.

@@ -89,8 +89,9 @@ impl RoutePattern {
                 return Err(RoutePatternError::RestNotLast(name.to_owned()));
             }
             if let Some(constraint) = constraint {
-                Constraint::new(constraint)
-                    .map_err(|why| RoutePatternError::Constraint(name.to_owned(), why))?;
+                Constraint::new(constraint).map_err(|why| {
+                    RoutePatternError::Constraint(name.to_owned(), why.to_string())
+                })?;
                 is_constrained = true;
             }
             let default = if is_rest { ".+" } else { "[^/]+?" };
@@ -128,7 +129,7 @@ impl RoutePattern {
             text: text.into(),
             parts,
             constraint: constraint
-                .map_err(|why| RoutePatternError::Constraint(text.to_owned(), why))?,
+                .map_err(|why| RoutePatternError::Constraint(text.to_owned(), why.to_string()))?,
             names: names.into(),
             is_root: false,
             has_whole_segments,

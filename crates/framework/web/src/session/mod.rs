@@ -66,9 +66,10 @@
 //!     type Rejection = Error;
 //!
 //!     async fn extract(user: CurrentUser) -> Result<Self, Error> {
-//!         match user.is_admin {
-//!             true => Ok(Self(user)),
-//!             false => Err(Error::forbidden("this is for administrators")),
+//!         if user.is_admin {
+//!             Ok(Self(user))
+//!         } else {
+//!             Err(Error::forbidden("this is for administrators"))
 //!         }
 //!     }
 //! }

@@ -1,6 +1,7 @@
 //! `TestTransport`: sends the requests of a test by a call or over a socket.
 
 use std::cell::Cell;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -9,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_client::{
-    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, RequestTemplate,
-    ResponseRules, Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, RequestFailure,
+    RequestTemplate, ResponseRules, Timeouts, connect,
 };
 use apus_http::{
     Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
@@ -66,7 +67,7 @@ impl TestTransport {
     pub(super) async fn exchange(
         &self,
         request: OutgoingTestRequest,
-    ) -> Result<IncomingTestResponse, String> {
+    ) -> Result<IncomingTestResponse, TestExchangeError> {
         match self {
             Self::InProcess { service, requests } => {
                 requests.set(requests.get().saturating_add(1));
@@ -77,13 +78,31 @@ impl TestTransport {
     }
 }
 
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) enum TestExchangeError {
+    /// The test wrote no request target (RFC 9112 section 3.2).
+    Target,
+    /// The connection to the socket, or the request over it, failed.
+    Request(RequestFailure),
+}
+
+impl fmt::Display for TestExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target => f.write_str("this is no request target"),
+            Self::Request(failure) => failure.fmt(f),
+        }
+    }
+}
+
 async fn call(
     service: &dyn Service,
     mut outgoing: OutgoingTestRequest,
     number: u64,
-) -> Result<IncomingTestResponse, String> {
-    let target = Target::parse(&outgoing.method, &outgoing.target)
-        .map_err(|_| "this is no request target".to_owned())?;
+) -> Result<IncomingTestResponse, TestExchangeError> {
+    let target =
+        Target::parse(&outgoing.method, &outgoing.target).map_err(|_| TestExchangeError::Target)?;
     let is_head = outgoing.method == Method::HEAD;
     if !outgoing.headers.contains("host") {
         // This value is always valid.
@@ -205,7 +224,7 @@ impl Drop for ObservedBody {
 async fn send(
     address: SocketAddr,
     mut outgoing: OutgoingTestRequest,
-) -> Result<IncomingTestResponse, String> {
+) -> Result<IncomingTestResponse, TestExchangeError> {
     let origin = Origin {
         address: Address::Ip(address),
         tls: None,
@@ -216,7 +235,7 @@ async fn send(
     let timeouts = Rc::new(Timeouts::default());
     let connection = connect(&origin, None, &timeouts)
         .await
-        .map_err(|failure| failure.to_string())?;
+        .map_err(TestExchangeError::Request)?;
     let authority = match outgoing.headers.get_str("host") {
         Some(host) => host.into(),
         None => address.to_string().into_boxed_str(),
@@ -246,7 +265,7 @@ async fn send(
             body: outgoing.body,
         })
         .await
-        .map_err(|failure| failure.to_string())?;
+        .map_err(TestExchangeError::Request)?;
     Ok(IncomingTestResponse {
         status: response.status,
         headers: response.headers,
@@ -272,8 +291,8 @@ pub(super) fn bytes_of(frame: Frame) -> Result<Bytes, BodyError> {
     }
 }
 
-impl std::fmt::Debug for TestTransport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for TestTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InProcess { .. } => f.write_str("InProcess"),
             Self::Socket(address) => address.fmt(f),

@@ -328,13 +328,13 @@ impl AcmeDefaults {
 
     /// The kinds of keys of a site, the preferred one first. By default, there is one.
     fn key_types_of(&self, tls: &Setting<Tls>) -> Vec<CertificateKeyType> {
-        match tls.acme_key_type.given {
-            true => key_types(&tls.acme_key_type),
+        if tls.acme_key_type.given {
+            key_types(&tls.acme_key_type)
+        } else if self.key_types.is_empty() && *tls.policy == TlsPolicyName::Legacy {
             // Clients that are so old may know RSA alone.
-            false if self.key_types.is_empty() && *tls.policy == TlsPolicyName::Legacy => {
-                vec![CertificateKeyType::P256, CertificateKeyType::Rsa2048]
-            }
-            false => self.key_types.clone(),
+            vec![CertificateKeyType::P256, CertificateKeyType::Rsa2048]
+        } else {
+            self.key_types.clone()
         }
     }
 

@@ -272,11 +272,11 @@ fn local_certificate(
     });
     let hosts: Vec<String> = names.chain(addresses).collect();
     make(&hosts)
-        .and_then(|pem| Certificate::from_pem(&pem, &pem).map_err(|error| error.to_string()))
-        .map_err(|why| {
+        .and_then(|pem| Ok(Certificate::from_pem(&pem, &pem)?))
+        .map_err(|error| {
             reader.report(Finding::error(
                 span,
-                why,
+                error.to_string(),
                 "the local certificate is for this",
             ));
         })

@@ -284,13 +284,15 @@ impl StringType for UpstreamNameText {
                 Some((name, path)) => (name, Some(path.to_owned())),
                 None => (text, None),
             };
-            return match is_group_name(name) {
-                true => Ok(Self(UpstreamName {
+            return if is_group_name(name) {
+                Ok(Self(UpstreamName {
                     target: UpstreamTarget::Group(name.to_owned()),
                     path,
-                })),
-                false if name.contains(':') => Err(format!("write \"http://{text}\"").into()),
-                false => Err(ValueError::Unexpected),
+                }))
+            } else if name.contains(':') {
+                Err(format!("write \"http://{text}\"").into())
+            } else {
+                Err(ValueError::Unexpected)
             };
         };
         let (tls, protocol) = match scheme {

@@ -283,10 +283,12 @@ impl ComparisonReport {
             ));
         }
         for (server, silent) in self.silent_servers() {
-            let left_out = match server.name == self.reference {
-                _ if self.servers.len() == 1 => "",
-                true => ", so nothing is compared to it",
-                false => ", so its rate, CPU and latencies are not compared",
+            let left_out = if self.servers.len() == 1 {
+                ""
+            } else if server.name == self.reference {
+                ", so nothing is compared to it"
+            } else {
+                ", so its rate, CPU and latencies are not compared"
             };
             notes.push(format!(
                 "{} sent no good response within {silent} of {} rounds{left_out}.",
