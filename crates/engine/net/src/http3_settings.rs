@@ -1,6 +1,7 @@
 //! The settings of HTTP/3 at one address, and the secret of its keys.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use apus_h3::H3ErrorCode;
@@ -30,6 +31,8 @@ pub struct Http3Settings {
     pub retry: RetryMode,
     /// The congestion control.
     pub congestion: CongestionControl,
+    /// The folder in which the packets of connections are logged in the qlog format; `None` for none.
+    pub qlog: Option<PathBuf>,
 }
 
 impl Default for Http3Settings {
@@ -41,6 +44,7 @@ impl Default for Http3Settings {
             max_idle_timeout: Duration::from_secs(30),
             retry: RetryMode::Auto,
             congestion: CongestionControl::Cubic,
+            qlog: None,
         }
     }
 }
@@ -60,6 +64,7 @@ impl Http3Settings {
             receive_memory: limits.h3_receive_memory,
             overload_code: H3ErrorCode::EXCESSIVE_LOAD.0,
             congestion: self.congestion,
+            qlog: self.qlog.clone(),
             max_bidirectional_streams: limits.h2_max_concurrent_streams,
             max_unidirectional_streams: UNIDIRECTIONAL_STREAMS,
         }

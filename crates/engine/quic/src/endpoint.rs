@@ -94,7 +94,9 @@ impl QuicEndpoint {
             .workers
             .receive_memory()
             .set_limit(settings.receive_memory);
-        let configuration = Configuration::new(settings);
+        let folder = settings.qlog.as_deref();
+        let qlog = folder.and_then(|folder| self.state.workers.qlog(folder));
+        let configuration = Configuration::new(settings, qlog);
         let server = sites.map(|sites| ServerConfig {
             tls: Arc::new(ServerTlsSelection { sites }),
             tokens: Arc::clone(&self.state.workers.keys().tokens),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use apus_quic_protocol::{ConnectionHandle, ProtocolEndpoint, TransportConfig};
+use apus_quic_protocol::{ConnectionHandle, ProtocolEndpoint, StartObserver, TransportConfig};
 use bytes::Bytes;
 
 use crate::connection::QuicConnection;
@@ -57,9 +57,9 @@ struct AcceptQueue {
 }
 
 impl Configuration {
-    pub(crate) fn new(settings: QuicSettings) -> Self {
+    pub(crate) fn new(settings: QuicSettings, observer: Option<Arc<dyn StartObserver>>) -> Self {
         Self {
-            transport: settings.transport(),
+            transport: settings.transport(observer),
             settings,
         }
     }
@@ -79,7 +79,7 @@ impl EndpointState {
             memory: EndpointMemory::new(Arc::clone(workers.receive_memory())),
             workers,
             number,
-            configuration: RefCell::new(Configuration::new(settings)),
+            configuration: RefCell::new(Configuration::new(settings, None)),
             is_stopping: Cell::new(false),
             half_open: HalfOpenConnections::default(),
             counters: Cell::default(),

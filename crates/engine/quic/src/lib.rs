@@ -22,7 +22,7 @@
 //! - `receive`, `send`, `udp`: batches of datagrams (GRO, GSO, ECN). `half_open`, `memory`, `path_budget`: what clients
 //!   may cost.
 //! - `tls`: selects the certificate by the ClientHello, and accepts 0-RTT only with sessions that have state. `core`:
-//!   the seam to apus-quic-protocol.
+//!   the seam to apus-quic-protocol. `qlog`: files with the packets of connections, written by a thread of their own.
 //!
 //! # Decisions
 //!
@@ -49,6 +49,7 @@ mod half_open;
 mod keys;
 mod memory;
 mod path_budget;
+mod qlog;
 mod receive;
 mod send;
 mod settings;

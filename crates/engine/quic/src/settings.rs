@@ -1,9 +1,10 @@
 //! The settings of an endpoint, and the transport parameters (RFC 9000 section 18.2) that follow from them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_quic_protocol::{CongestionAlgorithm, TransportConfig};
+use apus_quic_protocol::{CongestionAlgorithm, StartObserver, TransportConfig};
 
 use crate::half_open::HalfOpenConnections;
 
@@ -59,6 +60,9 @@ pub struct QuicSettings {
     pub max_bidirectional_streams: u32,
     /// The most unidirectional streams of the peer that are open at a time.
     pub max_unidirectional_streams: u32,
+    /// The folder in which connections are logged in the qlog format, each in a file: at most 100 of a process at a time, 4 MiB
+    /// of each, and 500 files, of which the oldest are removed.
+    pub qlog: Option<PathBuf>,
 }
 
 impl Default for QuicSettings {
@@ -77,6 +81,7 @@ impl Default for QuicSettings {
             congestion: CongestionControl::Cubic,
             max_bidirectional_streams: 100,
             max_unidirectional_streams: 8,
+            qlog: None,
         }
     }
 }
@@ -124,8 +129,11 @@ impl QuicSettings {
         in_flight.saturating_add(ahead).min(self.send_window.into())
     }
 
-    /// The transport parameters of connections.
-    pub(crate) fn transport(&self) -> Arc<TransportConfig> {
+    /// The transport parameters of connections, with their observer.
+    pub(crate) fn transport(
+        &self,
+        observer: Option<Arc<dyn StartObserver>>,
+    ) -> Arc<TransportConfig> {
         Arc::new(TransportConfig {
             receive_window: self.receive_window.into(),
             stream_receive_window: self.stream_receive_window.into(),
@@ -139,6 +147,7 @@ impl QuicSettings {
                 CongestionControl::Bbr => CongestionAlgorithm::Bbr,
             },
             initial_window: INITIAL_CONGESTION_WINDOW,
+            observer,
         })
     }
 }

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apus_quic_protocol::DatagramSource;
+use apus_quic_protocol::{DatagramSource, StartObserver};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::sync::mpsc;
 
 use crate::connection_id::EndpointNumber;
 use crate::keys::QuicKeys;
 use crate::memory::ReceiveMemory;
+use crate::qlog::QlogFolders;
 use crate::steering::{self, GroupMember};
 
 /// Packets that wait for an endpoint they were handed to. Further ones are dropped, as in the buffer of a socket.
@@ -28,6 +30,7 @@ pub struct QuicWorkers {
     steering: Steering,
     receive_memory: Arc<ReceiveMemory>,
     endpoints: Mutex<Endpoints>,
+    qlog: QlogFolders,
 }
 
 /// How packets reach the endpoint of their connection.
@@ -84,6 +87,7 @@ impl QuicWorkers {
             steering,
             receive_memory: Arc::default(),
             endpoints: Mutex::default(),
+            qlog: QlogFolders::default(),
         })
     }
 
@@ -122,6 +126,11 @@ impl QuicWorkers {
 
     pub(crate) fn keys(&self) -> &QuicKeys {
         &self.keys
+    }
+
+    /// What logs connections in this folder, for the endpoints of all workers.
+    pub(crate) fn qlog(&self, folder: &Path) -> Option<Arc<dyn StartObserver>> {
+        self.qlog.open(folder)
     }
 
     pub(crate) fn receive_memory(&self) -> &Arc<ReceiveMemory> {

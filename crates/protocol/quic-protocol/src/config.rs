@@ -8,6 +8,7 @@ use aws_lc_rs::hmac;
 use rustls::quic::Suite;
 
 use crate::frame::MAX_STREAM_COUNT;
+use crate::observer::StartObserver;
 use crate::remote_ids::MAX_REMOTE_IDS;
 use crate::tls::StartTlsSession;
 use crate::token::TokenKey;
@@ -46,6 +47,8 @@ pub struct TransportConfig {
     pub congestion: CongestionAlgorithm,
     /// Bytes that a new connection may have in flight.
     pub initial_window: u64,
+    /// Observes connections; `None` costs a branch where it would be told something.
+    pub observer: Option<Arc<dyn StartObserver>>,
 }
 
 impl Default for TransportConfig {
@@ -60,6 +63,7 @@ impl Default for TransportConfig {
             max_unidirectional_streams: 8,
             congestion: CongestionAlgorithm::default(),
             initial_window: 12_000,
+            observer: None,
         }
     }
 }

@@ -331,15 +331,16 @@ impl ProtocolEndpoint {
         let mut parameters = transport_parameters(&server.transport);
         parameters.initial_source = Some(local_id);
         parameters.reset_token = Some(local_token);
-        match incoming.token {
+        let original_destination = match incoming.token {
             Some(OpenedToken::Retry {
                 original_destination,
             }) => {
-                parameters.original_destination = Some(original_destination);
                 parameters.retry_source = Some(incoming.destination);
+                original_destination
             }
-            _ => parameters.original_destination = Some(incoming.destination),
-        }
+            _ => incoming.destination,
+        };
+        parameters.original_destination = Some(original_destination);
         let is_validated = incoming.token.is_some();
         let offer = ServerOffer::new(incoming.version, parameters)
             .with_proven_client(is_validated.then(|| incoming.source.remote.ip()));
@@ -357,6 +358,7 @@ impl ProtocolEndpoint {
                 can_discover_mtu: self.config.can_discover_mtu,
                 seed: self.connection_seed(),
                 initial_destination: incoming.destination,
+                original_destination,
                 local_id,
                 local_token,
                 remote_id: incoming.client,
@@ -480,6 +482,7 @@ impl ProtocolEndpoint {
                 can_discover_mtu: self.config.can_discover_mtu,
                 seed: self.connection_seed(),
                 initial_destination,
+                original_destination: initial_destination,
                 local_id,
                 local_token,
                 remote_id: initial_destination,

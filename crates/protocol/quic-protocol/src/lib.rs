@@ -22,6 +22,7 @@
 //! - `streams`: send and receive buffers, flow control, and the order in which streams send (`schedule`).
 //! - `assembler`, `range_set`: received data with gaps. `local_ids` and `remote_ids`: connection IDs that are issued
 //!   and used.
+//! - `observer`: what a connection tells of its packets, losses and keys, if somebody observes it, as for qlog.
 //! - `packet`, `frame`, `transport_parameters`, `token`, `varint`: wire formats. `tls`: the seam to rustls.
 //!
 //! # Decisions
@@ -63,6 +64,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod local_ids;
+mod observer;
 mod packet;
 mod random;
 mod range_set;
@@ -85,6 +87,12 @@ pub use connection_id::{ConnectionId, ConnectionIdGenerator};
 pub use datagram::{DatagramSource, EcnCodepoint, Transmit};
 pub use endpoint::{ConnectionHandle, DatagramEvent, IncomingConnection, ProtocolEndpoint};
 pub use error::{ConnectError, ConnectionEnd, TransportError, TransportErrorCode};
+pub use observer::{
+    ConnectionObserver, DropReason, KeyUpdateReason, LossReason, ObservedEnd, ObservedEvent,
+    ObservedFrame, ObservedPacket, ObservedParameters, RecoveryMetrics, StartObserver,
+};
+pub use packet::PacketKind;
+pub use recovery::CongestionPhase;
 pub use statistics::{ConnectionStats, FrameStats, PathStats, UdpStats};
 pub use stream_id::{Dir, Side, StreamId};
 pub use streams::{ReadState, StreamEvent, StreamReadError, StreamWriteError};

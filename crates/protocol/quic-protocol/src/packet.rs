@@ -45,12 +45,18 @@ impl Space {
 
 /// The type of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PacketKind {
+pub enum PacketKind {
+    /// Initial.
     Initial,
+    /// 0-RTT.
     ZeroRtt,
+    /// Handshake.
     Handshake,
+    /// Retry.
     Retry,
+    /// 1-RTT, the only one with a short header.
     OneRtt,
+    /// Version Negotiation.
     VersionNegotiation,
 }
 

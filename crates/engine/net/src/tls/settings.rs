@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use apus_patterns::canonical_host_name;
 use apus_transport::tls::{
-    Certificate, MinVersion, PemFault, TlsError, authority_roots, certificates_from_pem,
-    client_verifier, revocation_lists_from_pem,
+    Certificate, KeyLogFile, MinVersion, PemFault, TlsError, authority_roots,
+    certificates_from_pem, client_verifier, revocation_lists_from_pem,
 };
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -39,6 +39,8 @@ pub struct TlsSite {
     pub policy: TlsPolicy,
     /// Protocols offered by ALPN (RFC 7301) over TCP, in the order of preference.
     pub alpn: Vec<Vec<u8>>,
+    /// Where the secrets of its connections are logged, over TCP and over QUIC. Whoever reads that file can decrypt them.
+    pub key_log: Option<KeyLogFile>,
     /// Whether the site is served over HTTP/3, where the listener has it.
     #[cfg(feature = "http3")]
     pub http3: bool,
@@ -59,6 +61,7 @@ impl TlsSite {
             min_version: MinVersion::default(),
             policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            key_log: None,
             #[cfg(feature = "http3")]
             http3: true,
             #[cfg(feature = "http3")]
@@ -474,6 +477,9 @@ impl TlsSiteConfig {
             .map_err(|error| TlsError::new(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
+        if let Some(key_log) = &site.key_log {
+            config.key_log = Arc::new(key_log.clone());
+        }
         config.ignore_client_order = site.policy.has_order_of_server();
         let sessions = TlsSessions::of(site.identity(secrets.is_some()), session_capacity, secrets)
             .map_err(|error| TlsError::new(error.to_string()))?;

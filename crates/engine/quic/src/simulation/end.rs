@@ -53,7 +53,7 @@ impl End {
             .with_no_client_auth();
         let config = QuicClientTls::new(Arc::new(tls))
             .unwrap()
-            .config(settings.transport());
+            .config(settings.transport(None));
         let mut end = Self::new(settings, None, SERVER);
         let connection = end.endpoint.connect(now, &config, SERVER, "localhost");
         end.connection = Some(connection.unwrap());
@@ -66,7 +66,7 @@ impl End {
                 sites: Arc::new(OneSite),
             }),
             tokens: QuicKeys::generate().unwrap().tokens,
-            transport: settings.transport(),
+            transport: settings.transport(None),
         };
         Self::new(settings, Some(config), CLIENT)
     }

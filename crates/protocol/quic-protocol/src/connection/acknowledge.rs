@@ -96,6 +96,7 @@ impl Connection {
             .on_end_acks(now, in_flight, path.is_app_limited);
         path.update_pacer(now);
         self.is_loss_timer_old = true;
+        self.observe_recovery();
         Ok(())
     }
 
@@ -195,6 +196,8 @@ impl Connection {
         // A copy, as the closure below borrows the path; it has a few durations.
         let rtt = self.path.rtt.clone();
         let mut lost_frames = Vec::new();
+        let is_observed = self.observation.is_some();
+        let mut observed = Vec::new();
         let mut marked = 0;
         let mut any_of_path = false;
         let (path, stats) = (&mut self.path, &mut self.stats.path);
@@ -202,6 +205,9 @@ impl Connection {
             .sent
             .detect_lost(now, &rtt, largest, &mut |number, packet| {
                 marked += u64::from(packet.is_ecn_marked);
+                if is_observed {
+                    observed.push((number, packet.is_mtu_probe));
+                }
                 if packet.is_mtu_probe {
                     // The loss of a probe is expected, and no sign of congestion (RFC 9000 section 14.4).
                     path.mtu.on_probe_lost();
@@ -215,6 +221,9 @@ impl Connection {
                 lost_frames.push(packet.frames);
             });
         packets.next_loss_time = lost.next_loss_time;
+        if is_observed {
+            self.observe_lost(space, largest, &observed);
+        }
         for frames in lost_frames {
             self.on_frames_lost(space, frames);
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::datagram::DatagramSource;
 use crate::error::{ConnectionEnd, TransportError};
 use crate::frame::QuicFrame;
+use crate::observer::ObservedEnd;
 use crate::packet::Space;
 use crate::varint::{self, Reader};
 
@@ -32,6 +33,8 @@ impl Connection {
     /// Closes the connection for the application. What was not sent is lost.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         if !self.is_closed() {
+            self.observe_time(now);
+            self.observe_end(|| ObservedEnd::Local { code });
             self.begin_closing(now, true, code.min(varint::MAX), 0, reason);
         }
     }
@@ -41,6 +44,7 @@ impl Connection {
         if self.is_closed() {
             return;
         }
+        self.observe_end(|| ObservedEnd::Ended(error.clone().into()));
         let reason = Bytes::copy_from_slice(error.reason.as_bytes());
         self.begin_closing(
             now,
@@ -76,6 +80,7 @@ impl Connection {
     /// Ends the connection at once, without a word to the peer.
     pub fn abandon(&mut self) {
         self.discard_received();
+        self.observe_end(|| ObservedEnd::Abandoned);
         self.drain();
     }
 
@@ -108,11 +113,13 @@ impl Connection {
     ) {
         let reason = Bytes::copy_from_slice(reason);
         if self.state != ConnectionStage::Closing {
-            self.end = Some(if by_application {
+            let end = if by_application {
                 ConnectionEnd::Application { code, reason }
             } else {
                 ConnectionEnd::Peer { code, reason }
-            });
+            };
+            self.observe_end(|| ObservedEnd::Ended(end.clone()));
+            self.end = Some(end);
         }
         self.closing = None;
         self.enter(now, ConnectionStage::Draining);
@@ -157,6 +164,7 @@ impl Connection {
             return;
         }
         let is_reset = reason == ConnectionEnd::Reset;
+        self.observe_end(|| ObservedEnd::Ended(reason.clone()));
         self.end = Some(reason);
         if is_reset {
             self.enter(now, ConnectionStage::Draining);

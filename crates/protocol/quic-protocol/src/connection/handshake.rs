@@ -6,7 +6,8 @@ use rustls::quic::KeyChange;
 
 use crate::error::{ConnectionEnd, TransportError, TransportErrorCode};
 use crate::local_ids::MAX_LOCAL_IDS;
-use crate::packet::{Packet, Space, TAG};
+use crate::observer::ObservedEnd;
+use crate::packet::{Packet, PacketKind, Space, TAG};
 use crate::stream_id::Side;
 use crate::tls::{self, MISSING_EXTENSION};
 use crate::transport_parameters::TransportParameters;
@@ -177,9 +178,11 @@ impl Connection {
                     if let SideState::Server { early_keys, .. } = &mut self.side_state {
                         *early_keys = self.tls.early_keys().map(Box::new);
                     }
+                    self.observe_keys(PacketKind::Handshake);
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
                     self.keys = Some(Box::new(OneRttKeys::new(keys, next)));
+                    self.observe_keys(PacketKind::OneRtt);
                 }
                 None if is_empty => return,
                 None => {}
@@ -271,6 +274,7 @@ impl Connection {
             self.remote_ids.set_initial_token(token);
         }
         self.peer = parameters;
+        self.observe_peer_parameters();
         self.path.mtu.on_peer_limit(self.peer_payload_limit());
         self.register_reset_token();
     }
@@ -419,6 +423,7 @@ impl Connection {
         let own = self.version.number().to_be_bytes();
         let is_supported = versions.chunks(4).any(|version| version == own);
         if is_expected && !is_supported && packet.source == *self.remote_ids.active() {
+            self.observe_end(|| ObservedEnd::Ended(ConnectionEnd::VersionMismatch));
             self.end = Some(ConnectionEnd::VersionMismatch);
             self.drain();
         }

@@ -17,6 +17,7 @@ mod close;
 mod handshake;
 mod keys;
 mod migration;
+mod observe;
 mod path;
 mod process;
 mod receive;
@@ -36,11 +37,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustls::quic::{DirectionalKeys, Keys, Suite};
 
-use crate::config::{TokenStore, TransportConfig};
+use crate::config::{TokenStore, TransportConfig, transport_parameters};
 use crate::connection_id::{ConnectionId, ResetToken};
 use crate::datagram::DatagramSource;
 use crate::error::ConnectionEnd;
 use crate::local_ids::LocalIds;
+use crate::observer::KeyUpdateReason;
 use crate::packet::Space;
 use crate::random::RandomNumbers;
 use crate::recovery::ProbeTimeout;
@@ -58,6 +60,7 @@ use crate::version::QuicVersion;
 use close::Closing;
 use keys::OneRttKeys;
 use migration::PathResponse;
+use observe::Observation;
 use path::NetworkPath;
 use space::{HandshakeSpace, NumberSpace, Spaces};
 use timers::Timers;
@@ -158,6 +161,8 @@ pub(crate) struct NewConnection {
     pub(crate) seed: Option<u64>,
     /// The first destination of the client, which Initial keys follow from.
     pub(crate) initial_destination: ConnectionId,
+    /// Its first destination before a Retry.
+    pub(crate) original_destination: ConnectionId,
     pub(crate) local_id: ConnectionId,
     pub(crate) local_token: ResetToken,
     pub(crate) remote_id: ConnectionId,
@@ -230,6 +235,7 @@ pub struct Connection {
     end: Option<ConnectionEnd>,
     endpoint_events: VecDeque<EndpointRequest>,
     stats: ConnectionStats,
+    observation: Option<Box<Observation>>,
 }
 
 impl Connection {
@@ -277,6 +283,12 @@ impl Connection {
                 }
             }
         };
+        let observation = new
+            .transport
+            .observer
+            .as_ref()
+            .and_then(|observer| observer.start(side, new.original_destination))
+            .map(|observer| Observation::new(now, observer));
         let initial = HandshakeSpace {
             keys: new.initial_keys,
             space: NumberSpace::new(),
@@ -337,7 +349,18 @@ impl Connection {
             end: None,
             endpoint_events: VecDeque::new(),
             stats: ConnectionStats::default(),
+            observation,
         };
+        if connection.observation.is_some() {
+            let is_retried = new.original_destination != new.initial_destination;
+            let local = TransportParameters {
+                initial_source: Some(new.local_id),
+                original_destination: side.is_server().then_some(new.original_destination),
+                retry_source: is_retried.then_some(new.initial_destination),
+                ..transport_parameters(&connection.config)
+            };
+            connection.observe_start(&local, new.remote_id);
+        }
         // From the start on, so that a handshake whose peer never responds ends, too.
         connection.restart_idle_timer(now);
         if side.is_client() {
@@ -568,6 +591,7 @@ impl Connection {
         if let Some(keys) = self.keys.as_mut().filter(|_| self.is_confirmed) {
             keys.update(next_number);
         }
+        self.observe_key_phase(KeyUpdateReason::Local);
     }
 
     /// Counters.

@@ -7,6 +7,7 @@ use rustls::quic::DirectionalKeys;
 use crate::connection_id::{ConnectionId, RESET_TOKEN_LENGTH, ResetToken};
 use crate::datagram::DatagramSource;
 use crate::error::{ConnectionEnd, TransportError};
+use crate::observer::{DropReason, KeyUpdateReason};
 use crate::packet::{Packet, PacketKind, Space};
 use crate::stream_id::Side;
 
@@ -23,6 +24,8 @@ pub(super) struct ReceivedPacket<'a> {
     /// That of a long header.
     pub(super) packet_source: ConnectionId,
     pub(super) source: DatagramSource,
+    /// Its own bytes.
+    pub(super) size: usize,
     /// The bytes of its datagram.
     pub(super) datagram_size: usize,
     pub(super) payload: &'a [u8],
@@ -31,6 +34,7 @@ pub(super) struct ReceivedPacket<'a> {
 impl Connection {
     /// Handles a datagram, in whose place packets are decrypted.
     pub fn handle_datagram(&mut self, now: Instant, source: DatagramSource, datagram: &mut [u8]) {
+        self.observe_time(now);
         let size = datagram.len();
         self.stats.udp_rx.datagrams += 1;
         self.stats.udp_rx.bytes += size as u64;
@@ -48,7 +52,7 @@ impl Connection {
             self.path.received = self.path.received.saturating_add(size as u64);
         } else if self.side.is_client() {
             // Servers do not migrate (section 9).
-            return;
+            return self.observe_dropped(None, size, DropReason::Invalid);
         }
         self.is_loss_timer_old = true;
         // A short header does not have the length of its destination (RFC 9000 section 17.3.1): all IDs of an endpoint
@@ -59,13 +63,18 @@ impl Connection {
         while !rest.is_empty() {
             // What does not parse is dropped without an error: anybody on the way can add bytes to a datagram, and
             // nothing of it is authentic yet.
+            let rest_size = rest.len();
             let Ok((packet, after)) = Packet::parse(rest, id_length) else {
+                self.observe_dropped(None, rest_size, DropReason::Invalid);
                 break;
             };
             rest = after;
             // Packets for several connections are not coalesced (section 12.2).
             if *destination.get_or_insert(packet.destination) == packet.destination {
                 self.handle_packet(now, source, size, packet);
+            } else {
+                let (kind, size) = (packet.kind, packet.bytes.len());
+                self.observe_dropped(Some(kind), size, DropReason::OtherConnection);
             }
         }
         if self.state == ConnectionStage::Closing {
@@ -81,6 +90,7 @@ impl Connection {
         mut packet: Packet<'_>,
     ) {
         let Some(space) = packet.kind.space() else {
+            self.observe_received_unnumbered(&packet);
             return match packet.kind {
                 PacketKind::Retry if packet.version == Some(self.version) => {
                     self.on_retry(now, &packet);
@@ -90,14 +100,15 @@ impl Connection {
             };
         };
         let (kind, destination, packet_source) = (packet.kind, packet.destination, packet.source);
+        let size = packet.bytes.len();
         let is_long = kind != PacketKind::OneRtt;
         // The source ID does not change in a handshake; packets with another one are dropped, so that nobody but an
         // attacker who sees the first flight can take part in it (RFC 9000 section 7.2).
         if is_long && self.peer_id.is_some_and(|id| id != packet_source) {
-            return;
+            return self.observe_dropped(Some(kind), size, DropReason::Invalid);
         }
         if is_long && packet.version != Some(self.version) && !self.is_original_initial(&packet) {
-            return;
+            return self.observe_dropped(Some(kind), size, DropReason::OtherVersion);
         }
         // A server has no use for a token (RFC 9000 section 17.2.2). It is dropped and closes nothing: anybody can make
         // Initial packets.
@@ -110,7 +121,14 @@ impl Connection {
             _ => self.open_handshake(space, &mut packet),
         };
         match opened {
-            Ok(None) => {}
+            Ok(None) => {
+                let reason = if self.has_receiving_keys(kind) {
+                    DropReason::Undecryptable
+                } else {
+                    DropReason::NoKeys
+                };
+                self.observe_dropped(Some(kind), size, reason);
+            }
             Ok(Some(Opened {
                 number,
                 has_reserved_bits: false,
@@ -124,6 +142,7 @@ impl Connection {
                     destination,
                     packet_source,
                     source,
+                    size,
                     datagram_size,
                     payload,
                 },
@@ -136,6 +155,21 @@ impl Connection {
                 self.close_by_error(now, error);
             }
             Err(error) => self.close_by_error(now, error),
+        }
+    }
+
+    /// Whether packets of this type could be decrypted.
+    fn has_receiving_keys(&self, kind: PacketKind) -> bool {
+        match kind {
+            PacketKind::Initial => self.spaces.initial.is_some(),
+            PacketKind::Handshake => self.spaces.handshake.is_some(),
+            PacketKind::ZeroRtt => self.side == Side::Server && self.has_early_data(),
+            PacketKind::OneRtt => {
+                let is_early =
+                    self.state == ConnectionStage::Handshake && self.side == Side::Server;
+                self.keys.is_some() && !is_early
+            }
+            PacketKind::Retry | PacketKind::VersionNegotiation => false,
         }
     }
 
@@ -249,13 +283,16 @@ impl Connection {
             return;
         };
         if space.received.contains(packet.number) {
-            return;
+            return self.observe_dropped(Some(packet.kind), packet.size, DropReason::Duplicate);
         }
         if self.state == ConnectionStage::Closing {
+            self.observe_received(&packet);
             return self.on_packet_while_closing(now, &packet);
         }
         let expected = space.received.expected();
         space.received.insert(packet.number, now, packet.source.ecn);
+        self.observe_key_phase(KeyUpdateReason::Remote);
+        self.observe_received(&packet);
         self.has_received = true;
         self.restart_idle_timer(now);
         self.restarts_idle = true;

@@ -14,6 +14,7 @@ const PROBES: u8 = 2;
 impl Connection {
     /// Handles the timers that have expired.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.observe_time(now);
         self.update_loss_timer();
         for timer in ConnectionTimer::ALL {
             if self.timers.take_expired(timer, now) {
@@ -24,7 +25,10 @@ impl Connection {
 
     fn expire(&mut self, now: Instant, timer: ConnectionTimer) {
         match timer {
-            ConnectionTimer::Loss => self.on_loss_timeout(now),
+            ConnectionTimer::Loss => {
+                self.on_loss_timeout(now);
+                self.observe_recovery();
+            }
             ConnectionTimer::Idle => self.lose(now, ConnectionEnd::TimedOut),
             ConnectionTimer::KeepAlive => self.ping(),
             ConnectionTimer::Close => self.drain(),

@@ -46,6 +46,7 @@ impl Connection {
         max_datagrams: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        self.observe_time(now);
         match self.state {
             ConnectionStage::Draining | ConnectionStage::Drained => return None,
             ConnectionStage::Closing => return self.transmit_close(buffer),
@@ -156,6 +157,7 @@ impl Connection {
             // them costs.
             let at = now.checked_add(IDLE_BEFORE_SHRINK);
             self.timers.set(ConnectionTimer::Shrink, at);
+            self.observe_recovery();
         }
         self.path.sent += buffer.len() as u64;
         let ecn = is_ecn_marked.then_some(EcnCodepoint::Ect0);
@@ -427,8 +429,8 @@ impl Connection {
         frame: impl FnOnce(&mut Vec<u8>),
         buffer: &mut Vec<u8>,
     ) -> Option<()> {
-        let keys = self.keys.as_mut()?;
-        let packets = &mut self.spaces.data;
+        let keys = self.keys.as_ref()?;
+        let packets = &self.spaces.data;
         let number = packets.sent.next_number();
         let begin = buffer.len();
         let start = SentHeader {
@@ -443,11 +445,14 @@ impl Connection {
             is_greased: false,
         }
         .write(buffer);
+        let frames_at = buffer.len();
         frame(buffer);
         let padded_end = (begin + size.saturating_sub(TAG)).max(start.least_end());
         if buffer.len() < padded_end {
             buffer.resize(padded_end, kind::PADDING);
         }
+        let observed = self.observe_unsent((PacketKind::OneRtt, number), buffer.get(frames_at..));
+        let keys = self.keys.as_mut()?;
         if !start.seal(buffer, &*keys.local_header, &*keys.local) {
             buffer.truncate(begin);
             return None;
@@ -455,6 +460,9 @@ impl Connection {
         if let Err(error) = keys.count_sent(number) {
             self.close_by_error(now, error);
             return None;
+        }
+        if let Some(observed) = observed {
+            self.observe_sent(observed, buffer.len() - begin);
         }
         self.spaces.data.sent.push(SentPacket {
             time: now,

@@ -107,6 +107,7 @@ impl Connection {
         if is_padded {
             buffer.resize(padded_end, kind::PADDING);
         }
+        let observed = self.observe_unsent((kind, number), buffer.get(frames_at..));
         let (header_key, packet_key) = self.sending_keys(space)?;
         if !start.seal(buffer, header_key, packet_key) {
             buffer.truncate(begin);
@@ -119,6 +120,9 @@ impl Connection {
             // After the encryption, with which the number is used up in any case: the limit of the AEAD counts packets
             // that were encrypted, not those that were sent (RFC 9001 section 6.6).
             keys.count_sent(number)?;
+        }
+        if let Some(observed) = observed {
+            self.observe_sent(observed, size);
         }
         let Some(packets) = self.spaces.get_mut(space) else {
             return Ok(false);
@@ -447,6 +451,7 @@ impl Connection {
             };
             let packet_at = buffer.len();
             let start = header.write(buffer);
+            let frames_at = buffer.len();
             // Room for the packets of other spaces.
             let most = if Some(kind) == last {
                 (begin + mtu).saturating_sub(buffer.len() + TAG)
@@ -471,6 +476,8 @@ impl Connection {
             if buffer.len() < padded_end {
                 buffer.resize(padded_end, kind::PADDING);
             }
+            let number = header.number;
+            let observed = self.observe_unsent((kind, number), buffer.get(frames_at..));
             let is_sealed = self
                 .sending_keys(space)
                 .is_ok_and(|(header_key, packet_key)| start.seal(buffer, header_key, packet_key));
@@ -480,6 +487,9 @@ impl Connection {
             }
             if let Some(packets) = self.spaces.get_mut(space) {
                 packets.sent.skip();
+            }
+            if let Some(observed) = observed {
+                self.observe_sent(observed, buffer.len() - packet_at);
             }
         }
         self.closing = Some(closing);

@@ -56,10 +56,11 @@ mod sent_packets;
 #[cfg(test)]
 mod simulation;
 
+pub use congestion::CongestionPhase;
 pub(crate) use congestion::{Bbr, CongestionController, Cubic};
 pub(crate) use ecn::{EcnCounts, EcnValidation};
 pub(crate) use mtu::{DEFAULT_LARGEST, MtuDiscovery};
 pub(crate) use pacer::Pacer;
 pub(crate) use pto::ProbeTimeout;
 pub(crate) use rtt::RttEstimator;
-pub(crate) use sent_packets::{SentPacket, SentPackets};
+pub(crate) use sent_packets::{SentPacket, SentPackets, is_lost_by_reordering};

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{CongestionController, RttEstimator};
+use super::{CongestionController, CongestionPhase, RttEstimator};
 
 /// What is left of the window after a loss (section 4.6).
 const BETA: f64 = 0.7;
@@ -170,6 +170,14 @@ impl CongestionController for Cubic {
     fn on_mtu_update(&mut self, mtu: u16) {
         self.mtu = mtu.into();
         self.window = self.window.max(self.least_window());
+    }
+
+    fn phase(&self) -> CongestionPhase {
+        if self.window < self.slow_start_threshold {
+            CongestionPhase::SlowStart
+        } else {
+            CongestionPhase::CongestionAvoidance
+        }
     }
 
     fn window(&self) -> u64 {

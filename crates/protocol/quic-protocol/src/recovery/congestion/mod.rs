@@ -10,6 +10,21 @@ mod cubic;
 pub(crate) use bbr::Bbr;
 pub(crate) use cubic::Cubic;
 
+/// What a congestion controller does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionPhase {
+    /// The window grows by what is acknowledged, until a first loss. BBR: startup.
+    SlowStart,
+    /// CUBIC: the window grows slowly.
+    CongestionAvoidance,
+    /// BBR: the queue that startup has filled is emptied.
+    Drain,
+    /// BBR: the bandwidth is measured.
+    ProbeBandwidth,
+    /// BBR: the least round-trip time is measured.
+    ProbeRtt,
+}
+
 /// How many bytes of a path may be in flight, and how fast they are sent.
 pub(crate) trait CongestionController: Send {
     /// Packets were sent at this time, of which `bytes` count for congestion control. `in_flight`: the bytes in flight before them.
@@ -38,6 +53,8 @@ pub(crate) trait CongestionController: Send {
     ) -> bool;
     /// The size of packets has changed.
     fn on_mtu_update(&mut self, mtu: u16);
+    /// What it does now.
+    fn phase(&self) -> CongestionPhase;
     /// The bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes per second, if the controller sets them. Otherwise, the window is spread over a round trip.

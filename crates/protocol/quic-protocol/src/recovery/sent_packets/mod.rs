@@ -17,6 +17,11 @@ const REMEMBERED_SKIPS: usize = 4;
 /// Slots whose memory an idle connection keeps.
 const IDLE_SLOTS: usize = 8;
 
+/// Whether later packets that were acknowledged, and not the time, tell that a packet is lost.
+pub(crate) fn is_lost_by_reordering(number: u64, largest_acked: u64) -> bool {
+    largest_acked.saturating_sub(number) >= PACKET_THRESHOLD
+}
+
 /// A packet that is neither acknowledged nor lost. `F` is what the caller remembers of its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SentPacket<F> {
@@ -265,7 +270,7 @@ impl<F> SentPackets<F> {
         while self.base < largest_acked
             && let Some(PacketSlot::Sent(packet)) = self.slots.front()
         {
-            let is_lost = largest_acked - self.base >= PACKET_THRESHOLD
+            let is_lost = is_lost_by_reordering(self.base, largest_acked)
                 || now.saturating_duration_since(packet.time) >= loss_delay;
             if !is_lost {
                 lost.next_loss_time = packet.time.checked_add(loss_delay);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use self::bandwidth::MaxBandwidth;
 use self::delivery_rate::{DeliveryRate, RateSample};
 use self::startup::PipeEstimate;
-use super::{CongestionController, RttEstimator};
+use super::{CongestionController, CongestionPhase, RttEstimator};
 
 mod bandwidth;
 mod delivery_rate;
@@ -412,6 +412,15 @@ impl CongestionController for Bbr {
     fn on_mtu_update(&mut self, mtu: u16) {
         self.mtu = mtu.into();
         self.window = self.window.max(self.least_window());
+    }
+
+    fn phase(&self) -> CongestionPhase {
+        match self.mode {
+            Mode::Startup => CongestionPhase::SlowStart,
+            Mode::Drain => CongestionPhase::Drain,
+            Mode::ProbeBandwidth { .. } => CongestionPhase::ProbeBandwidth,
+            Mode::ProbeRtt { .. } => CongestionPhase::ProbeRtt,
+        }
     }
 
     fn window(&self) -> u64 {
