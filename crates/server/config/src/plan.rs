@@ -74,6 +74,8 @@ pub struct GlobalPlan {
     pub acme_storage: Option<SharedStorageAddress>,
     /// Whether the secrets of session tickets are in that folder, too.
     pub stores_tickets: bool,
+    /// The file of the secrets of TLS connections.
+    pub tls_key_log: Option<PathBuf>,
 }
 
 /// The store of cached responses.

@@ -153,6 +153,7 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         acme_folder,
         acme_storage,
         stores_tickets,
+        tls_key_log,
         ..
     } = global;
     let Limits {
@@ -223,5 +224,6 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         ("acme_folder", written(acme_folder)),
         ("acme_storage", written(acme_storage)),
         ("tls_tickets", written(stores_tickets)),
+        ("tls_key_log", written(tls_key_log)),
     ]
 }

@@ -12,7 +12,7 @@ use super::plan::{AccessLogPlan, ServerPlan};
 const NAMED: usize = 3;
 
 /// The private files of a plan: the configuration, keys and passwords, logs, and the folders of
-/// certificates and of the cache.
+/// certificates, of qlog files and of the cache.
 pub(super) fn find(plan: &ServerPlan, reader: &mut ConfigReader<'_>) -> PrivateFiles {
     let mut private = PrivateFiles::default();
     for path in reader.files.secrets() {
@@ -24,6 +24,13 @@ pub(super) fn find(plan: &ServerPlan, reader: &mut ConfigReader<'_>) -> PrivateF
         .filter_map(|site| site.access_log.as_ref())
     {
         private = private.file(path);
+    }
+    if let Some(path) = &plan.global.tls_key_log {
+        private = private.file(path);
+    }
+    let http3 = plan.sites.iter().filter_map(|site| site.http3.as_ref());
+    for folder in http3.filter_map(|http3| http3.qlog.as_ref()) {
+        private = private.folder(folder);
     }
     if let Some(folder) = &plan.global.acme_folder {
         private = private.folder(folder);

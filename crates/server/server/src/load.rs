@@ -19,6 +19,7 @@ use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
+use apus_transport::tls::KeyLogFile;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
@@ -349,6 +350,10 @@ impl PlanLoader {
                     pools: &self.pools,
                     cache: cache.as_ref(),
                 };
+                let key_log = self.open_key_log(config.global.tls_key_log.as_deref())?;
+                for tls in config.sites.iter_mut().filter_map(|site| site.tls.as_mut()) {
+                    tls.key_log = key_log.clone();
+                }
                 (logs, origins)
             }
             None => {
@@ -436,6 +441,23 @@ impl PlanLoader {
             tickets: &self.tickets,
         };
         self.assemble(config, resources)
+    }
+
+    /// Opens the file of the secrets of TLS connections.
+    fn open_key_log(&self, path: Option<&Path>) -> Result<Option<KeyLogFile>, LoadError> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let opened = match &self.helper {
+            Some(helper) => helper
+                .open_log(path)
+                .and_then(|file| KeyLogFile::from_file(file, path)),
+            None => KeyLogFile::open(path),
+        };
+        opened.map(Some).map_err(|error| {
+            let message = format!("cannot open the key log {}: {error}", path.display());
+            LoadError::Open(io::Error::new(error.kind(), message))
+        })
     }
 
     /// Opens the cache, unless it is open.

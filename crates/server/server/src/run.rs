@@ -702,6 +702,10 @@ impl ControlThread {
         }
         self.close_cache().await;
         self.log_writer.finish().await;
+        let mut sites = self.loaded.config.sites.iter();
+        if let Some(key_log) = sites.find_map(|site| site.tls.as_ref()?.key_log.as_ref()) {
+            key_log.flush();
+        }
         for exchange in &mut waiting {
             exchange.respond(&ControlResponse::Done(json!({}))).await;
         }

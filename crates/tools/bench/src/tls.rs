@@ -1,8 +1,9 @@
 //! TLS of a load: what is trusted, what is presented, and whether sessions are resumed.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use apus_transport::tls::{AnyCertificate, Certificate};
+use apus_transport::tls::{AnyCertificate, Certificate, KeyLogFile};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
@@ -49,9 +50,17 @@ pub(crate) struct ConnectionTls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) name: ServerName<'static>,
     resumes: bool,
+    key_log: Option<KeyLogFile>,
 }
 
 impl ConnectionTls {
+    /// Waits until the secrets of connections are in the file of `SSLKEYLOGFILE`.
+    pub(crate) fn flush_key_log(&self) {
+        if let Some(key_log) = &self.key_log {
+            key_log.flush();
+        }
+    }
+
     /// The same for one connection and those that replace it, which resume only one another's sessions. Where many
     /// connections share the few tickets that are stored for a server, some find none.
     pub(crate) fn with_own_sessions(&self) -> Arc<ClientConfig> {
@@ -61,6 +70,23 @@ impl ConnectionTls {
         }
         Arc::new(config)
     }
+}
+
+/// The file that the environment variable `SSLKEYLOGFILE` names, as clients such as curl and browsers have it. It is opened
+/// once, for all threads.
+fn key_log() -> Result<Option<KeyLogFile>, String> {
+    static OPENED: OnceLock<Result<Option<KeyLogFile>, String>> = OnceLock::new();
+    let open = || {
+        let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) else {
+            return Ok(None);
+        };
+        let path = Path::new(&path);
+        let opened = KeyLogFile::open(path);
+        opened
+            .map(Some)
+            .map_err(|error| format!("SSLKEYLOGFILE: {}: {error}", path.display()))
+    };
+    OPENED.get_or_init(open).clone()
 }
 
 impl TlsPlan {
@@ -84,6 +110,10 @@ impl TlsPlan {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![alpn.to_vec()];
+        let key_log = key_log().map_err(wrong)?;
+        if let Some(key_log) = &key_log {
+            config.key_log = Arc::new(key_log.clone());
+        }
         if !self.resumes {
             config.resumption = Resumption::disabled();
         }
@@ -93,6 +123,7 @@ impl TlsPlan {
             config: Arc::new(config),
             name,
             resumes: self.resumes,
+            key_log,
         })
     }
 

@@ -138,6 +138,9 @@ impl WorkerTask {
         if let Some(sockets) = sockets {
             sockets.close().await;
         }
+        if let Some(tls) = &self.tls {
+            tls.flush_key_log();
+        }
         Ok(self.result(&context, used))
     }
 

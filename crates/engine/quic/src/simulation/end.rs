@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use apus_quic_protocol::{
     Connection, ConnectionEvent, ConnectionHandle, ConnectionStats, DatagramEvent, DatagramSource,
-    EndpointConfig, ProtocolEndpoint, ServerConfig,
+    EndpointConfig, ProtocolEndpoint, ServerConfig, StartObserver,
 };
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -15,6 +15,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::connection_id::EndpointConnectionIds;
 use crate::keys::QuicKeys;
+use crate::qlog::QlogFolders;
 use crate::settings::QuicSettings;
 use crate::simulation::path::PathDirection;
 use crate::tls::{
@@ -34,16 +35,23 @@ static CERTIFICATE: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(
     CertifiedIssuer::self_signed(params, KeyPair::generate_for(&PKCS_ED25519).unwrap()).unwrap()
 });
 
+fn observer(settings: &QuicSettings, qlog: &QlogFolders) -> Option<Arc<dyn StartObserver>> {
+    qlog.open(settings.qlog.as_deref()?)
+}
+
 pub(super) struct End {
     settings: QuicSettings,
     endpoint: ProtocolEndpoint,
     peer: SocketAddr,
     connection: Option<(ConnectionHandle, Connection)>,
     packets: Vec<u8>,
+    /// After the connection, whose end it writes.
+    _qlog: QlogFolders,
 }
 
 impl End {
     pub(super) fn client(settings: QuicSettings, now: Instant) -> Self {
+        let qlog = QlogFolders::default();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CERTIFICATE.der().clone()).unwrap();
         let tls = rustls::ClientConfig::builder_with_provider(default_provider().into())
@@ -53,25 +61,30 @@ impl End {
             .with_no_client_auth();
         let config = QuicClientTls::new(Arc::new(tls))
             .unwrap()
-            .config(settings.transport(None));
-        let mut end = Self::new(settings, None, SERVER);
+            .config(settings.transport(observer(&settings, &qlog)));
+        let mut end = Self::new(settings, (None, qlog), SERVER);
         let connection = end.endpoint.connect(now, &config, SERVER, "localhost");
         end.connection = Some(connection.unwrap());
         end
     }
 
     pub(super) fn server(settings: QuicSettings) -> Self {
+        let qlog = QlogFolders::default();
         let config = ServerConfig {
             tls: Arc::new(ServerTlsSelection {
                 sites: Arc::new(OneSite),
             }),
             tokens: QuicKeys::generate().unwrap().tokens,
-            transport: settings.transport(None),
+            transport: settings.transport(observer(&settings, &qlog)),
         };
-        Self::new(settings, Some(config), CLIENT)
+        Self::new(settings, (Some(config), qlog), CLIENT)
     }
 
-    fn new(settings: QuicSettings, server: Option<ServerConfig>, peer: SocketAddr) -> Self {
+    fn new(
+        settings: QuicSettings,
+        (server, qlog): (Option<ServerConfig>, QlogFolders),
+        peer: SocketAddr,
+    ) -> Self {
         let keys = QuicKeys::generate().unwrap();
         let config = EndpointConfig {
             reset_key: keys.reset,
@@ -89,6 +102,7 @@ impl End {
             peer,
             connection: None,
             packets: Vec::new(),
+            _qlog: qlog,
         }
     }
 

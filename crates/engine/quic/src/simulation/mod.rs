@@ -3,4 +3,5 @@
 mod end;
 mod goodput;
 mod path;
+mod qlog;
 mod transfer;

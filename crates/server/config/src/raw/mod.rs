@@ -217,6 +217,10 @@ keys! {
         /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
         /// all machines that share `acme_folder` or `acme_storage`.
         tls_tickets: TicketStorage = TicketStorage::Memory,
+        /// A file to which the secrets of all TLS and QUIC connections of clients are appended, in the format of NSS, so that
+        /// Wireshark can decrypt what it records. Whoever reads the file can decrypt the traffic: it is for debugging. It is
+        /// opened at the start and at each reload. The server does not read the environment variable `SSLKEYLOGFILE`.
+        tls_key_log: FilePath,
     }
 }
 
@@ -775,6 +779,10 @@ keys! {
         retry: Retry = Retry::Auto,
         /// The congestion control.
         congestion: Congestion = Congestion::Cubic,
+        /// A folder in which each connection is logged to a file of its own, in the qlog format: packets with their frames,
+        /// losses and round-trip times, and no contents. At most 100 connections are logged at a time, 4 MB of each; of more
+        /// than 500 files, the oldest are removed. It is for debugging.
+        qlog: FilePath,
     }
 }
 

@@ -103,5 +103,6 @@ fn settings(keys: &Http3) -> Http3Settings {
             Congestion::Cubic => CongestionControl::Cubic,
             Congestion::Bbr => CongestionControl::Bbr,
         },
+        qlog: keys.qlog.as_ref().map(|folder| folder.value.0.clone()),
     }
 }

@@ -153,6 +153,16 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
             .related(&raw.client_header_size.span, "the head's size"),
         );
     }
+    if let Some(path) = &raw.tls_key_log {
+        reader.report(
+            Finding::warning(
+                &path.span,
+                "the secrets of TLS connections are written to a file",
+                "whoever reads it can decrypt the traffic",
+            )
+            .help("remove `tls_key_log` and the file when you have found what you look for"),
+        );
+    }
     let trusted_proxies = trusted_proxies(&raw, reader);
     let cores = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     GlobalPlan {
@@ -200,6 +210,7 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
         acme_folder: raw.acme_folder.map(|path| path.value.0),
         acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
+        tls_key_log: raw.tls_key_log.map(|path| path.value.0),
     }
 }
 

@@ -108,6 +108,7 @@ fn settings(
             TlsPolicyName::Legacy => TlsPolicy::Legacy,
         },
         alpn: alpn(tls, reader)?,
+        key_log: None,
         http3: http3.is_some(),
         early_data: http3.as_ref().is_some_and(|(_, early_data)| *early_data),
     };

@@ -4,10 +4,10 @@
 //! addresses, logs and programs that the helper itself found there.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +40,7 @@ const IGNORED: [SignalKind; 7] = [
 
 /// Only its user may enter the folder of the cache; users of PHP may enter the folder of PHP.
 const CACHE_MODE: u32 = 0o700;
+const QLOG_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
 
 /// The process that stays root.
@@ -52,6 +53,8 @@ pub(super) struct Helper<'a> {
     /// its old configuration.
     listeners: Vec<ListenAddress>,
     logs: BTreeSet<PathBuf>,
+    /// The files of the secrets of TLS connections, which nobody else may read.
+    key_logs: BTreeSet<PathBuf>,
     programs: Vec<PhpProgram>,
     /// The names of certificates and other credentials.
     credentials: Recording,
@@ -92,6 +95,7 @@ impl<'a> Helper<'a> {
             control,
             listeners: Vec::new(),
             logs: BTreeSet::new(),
+            key_logs: BTreeSet::new(),
             programs: Vec::new(),
             credentials: Recording::default(),
             children: HashMap::new(),
@@ -219,6 +223,7 @@ impl<'a> Helper<'a> {
                 None => self.programs.push(new),
             }
         }
+        self.key_logs.extend(config.global.tls_key_log);
         for site in config.sites {
             self.logs.extend(site.access_log.map(|log| log.path));
             for listener in site.listeners {
@@ -242,6 +247,10 @@ impl<'a> Helper<'a> {
         if stores || config.sites.iter().any(orders) {
             let store = self.loader.certificate_store(config);
             let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
+        }
+        let http3 = config.sites.iter().filter_map(|site| site.http3.as_ref());
+        for folder in http3.filter_map(|http3| http3.qlog.as_ref()) {
+            let _ = self.prepare_folder(folder, QLOG_MODE);
         }
         for pool in config.pools() {
             // By default each user of a server has its own folder.
@@ -276,17 +285,24 @@ impl<'a> Helper<'a> {
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
-        if !self.logs.contains(path) {
+        let is_key_log = self.key_logs.contains(path);
+        if !is_key_log && !self.logs.contains(path) {
             return Err(unnamed());
         }
+        let mode = if is_key_log { 0o600 } else { 0o640 };
         let (folder, name) = closed_parent(path)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        OpenOptions::new()
+        let file = OpenOptions::new()
             .append(true)
             .create(true)
-            .mode(0o640)
+            .mode(mode)
             .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-            .open(folder.join(name))
+            .open(folder.join(name))?;
+        // It may have been there before.
+        if is_key_log && file.metadata()?.is_file() {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(file)
     }
 
     fn start_php(

@@ -7,6 +7,7 @@ mod bodies;
 mod client;
 mod conformance;
 mod continuity;
+mod debug_logs;
 mod early_data;
 mod hostile_packets;
 mod lifecycle;

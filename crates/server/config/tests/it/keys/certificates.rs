@@ -133,6 +133,11 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true\ntls_tickets = \"stored\"",
     ),
     (
+        "tls_key_log",
+        "acme_agree = true",
+        "acme_agree = true\ntls_key_log = \"keys.log\"",
+    ),
+    (
         "acme_profile",
         "acme_agree = true",
         "acme_agree = true\nacme_profile = \"shortlived\"",

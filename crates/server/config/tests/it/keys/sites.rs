@@ -81,6 +81,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         TLS,
         "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.congestion = \"bbr\" }",
     ),
+    (
+        "sites.tls.http3.qlog",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.qlog = \"qlog\" }",
+    ),
     ("sites.tls.min_version", TLS, TLS_13),
     ("sites.tls.policy", TLS, TLS_LEGACY),
     ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
