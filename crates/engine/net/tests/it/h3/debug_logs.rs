@@ -31,8 +31,7 @@ fn load(key_log: Option<&KeyLogFile>, qlog: Option<&Path>) -> H3Server {
     };
     let server = H3Server::of(Server::run(plan(vec![listener])), client_of(&authority));
     let mut client = connect_tls(server.server.address(), &server.tls, "example.com").unwrap();
-    client.send("GET /a HTTP/1.1\r\nHost: example.com\r\n\r\n");
-    assert_eq!(client.response().text(), "/a");
+    assert_eq!(client.get("/a").text(), "/a");
     let mut client = H3Client::open(
         server.server.address(),
         &H3ClientOptions::new(server.tls.clone()),
