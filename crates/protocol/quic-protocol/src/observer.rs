@@ -28,7 +28,7 @@ pub trait StartObserver: fmt::Debug + Send + Sync {
 }
 
 /// Is told what happens on a connection. It must not block: it is called on the thread of the connection.
-pub trait ConnectionObserver {
+pub trait ConnectionObserver: Send {
     /// Something has happened at this time.
     fn on_event(&mut self, now: Instant, event: ObservedEvent);
 }

@@ -9,14 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use apus_quic_protocol::{ConnectionId, ConnectionObserver, ObservedEvent, Side, StartObserver};
 
-use super::writer::{QlogMessage, QlogWriter};
+use super::writer::{MAX_CONNECTIONS, QlogMessage, QlogWriter};
 
-/// Connections that are logged at a time.
-pub(super) const MAX_CONNECTIONS: usize = 100;
 /// Events that wait for the thread that writes them.
 const WAITING_EVENTS: usize = 16_384;
 /// How long the end of a process waits for what is not written yet: the disk may not respond.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Begins to log connections in a folder.
 #[derive(Debug)]

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use apus_quic_protocol::{ConnectionId, ObservedEvent, Side};
 use serde_json::{Value, json};
 
-use super::observer::MAX_CONNECTIONS;
 use super::record::{self, Record};
 
+/// Connections that are logged at a time.
+pub(super) const MAX_CONNECTIONS: usize = 100;
 /// The size of a file from which on no further events are written to it: some 13,000 packets.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Files of a folder. Before a further one, the oldest is removed.

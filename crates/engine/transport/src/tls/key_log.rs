@@ -30,11 +30,11 @@ pub struct KeyLogFile(Arc<KeyLogQueue>);
 
 struct KeyLogQueue {
     path: PathBuf,
-    sender: SyncSender<Message>,
+    sender: SyncSender<KeyLogMessage>,
     lost: Arc<AtomicU64>,
 }
 
-enum Message {
+enum KeyLogMessage {
     Line(Vec<u8>),
     /// All lines before it are to be written.
     Flush(SyncSender<()>),
@@ -102,7 +102,7 @@ impl KeyLogFile {
     /// Waits until what was logged before is in the file, for a second at most. It blocks the thread.
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.0.sender.try_send(Message::Flush(done)).is_ok() {
+        if self.0.sender.try_send(KeyLogMessage::Flush(done)).is_ok() {
             let _ = written.recv_timeout(FLUSH_TIMEOUT);
         }
     }
@@ -111,7 +111,7 @@ impl KeyLogFile {
 impl KeyLog for KeyLogFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let line = key_log_line(label, client_random, secret);
-        if self.0.sender.try_send(Message::Line(line)).is_err() {
+        if self.0.sender.try_send(KeyLogMessage::Line(line)).is_err() {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -124,14 +124,14 @@ impl fmt::Debug for KeyLogFile {
 }
 
 impl KeyLogWriter {
-    fn run(mut self, messages: &Receiver<Message>) {
+    fn run(mut self, messages: &Receiver<KeyLogMessage>) {
         let mut lines = Vec::new();
         while let Ok(first) = messages.recv() {
             let mut next = Some(first);
             while let Some(message) = next {
                 match message {
-                    Message::Line(line) => lines.push(line),
-                    Message::Flush(done) => {
+                    KeyLogMessage::Line(line) => lines.push(line),
+                    KeyLogMessage::Flush(done) => {
                         self.write(&mut lines);
                         let _ = done.try_send(());
                     }
@@ -174,7 +174,7 @@ impl KeyLogWriter {
             || "they came faster than they could be written".to_owned(),
             ToString::to_string,
         );
-        tracing::warn!(%path, lost, why, "lines of the key log were lost");
+        tracing::warn!(%path, lost, %why, "lines of the key log were lost");
     }
 }
 

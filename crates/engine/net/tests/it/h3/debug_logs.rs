@@ -79,7 +79,9 @@ fn a_page_over_http1_and_http3_leaves_its_secrets_and_its_packets() {
         let name = files(&qlog).pop()?;
         fs::read_to_string(qlog.join(name)).ok()
     };
-    wait_until("the end in the qlog file", || read().is_some_and(|text| text.contains("quic:connection_closed")));
+    wait_until("the end in the qlog file", || {
+        read().is_some_and(|text| text.contains("quic:connection_closed"))
+    });
     assert_eq!(files(&qlog).len(), 1);
     let text = read().unwrap();
     let records: Vec<Value> = text
