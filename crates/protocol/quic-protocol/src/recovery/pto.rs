@@ -53,7 +53,6 @@ impl ProbeTimeout {
     }
 
     /// How often it has expired since it was reset.
-    #[cfg(test)]
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

@@ -63,7 +63,6 @@ impl RttEstimator {
     }
 
     /// The last sample, without any adjustment.
-    #[cfg(test)]
     pub(crate) fn latest(&self) -> Duration {
         self.latest
     }
@@ -74,13 +73,11 @@ impl RttEstimator {
     }
 
     /// The variation of the round-trip time, `rttvar`.
-    #[cfg(test)]
     pub(crate) fn variance(&self) -> Duration {
         self.variance
     }
 
     /// The least sample.
-    #[cfg(test)]
     pub(crate) fn min(&self) -> Duration {
         self.min
     }

@@ -650,6 +650,29 @@ fn a_private_key_that_everybody_can_read_is_a_warning() {
 }
 
 #[test]
+fn a_key_log_is_a_warning_and_nothing_is_made_when_it_is_read() {
+    let folder = folder();
+    let text = "[global]\ntls_key_log = \"public/keys.log\"\n\
+                [[sites]]\nlisten_tls = 443\nroot = \"public\"\n\
+                tls = { cert = \"cert.pem\", key = \"key.pem\", http3.qlog = \"public/qlog\" }\n";
+    let plan = parse_in(folder.path(), text).unwrap();
+    let warnings = plan.warnings.to_string();
+    assert!(
+        warnings.contains("whoever reads it can decrypt the traffic"),
+        "{warnings}"
+    );
+    assert_eq!(
+        plan.global.tls_key_log.as_deref(),
+        Some(&*folder.path().join("public/keys.log"))
+    );
+    let http3 = plan.sites[0].http3.as_ref().unwrap();
+    let qlog = folder.path().join("public/qlog");
+    assert_eq!(http3.qlog.as_deref(), Some(&*qlog));
+    // Nothing is made when a configuration is read.
+    assert!(!qlog.exists() && !folder.path().join("public/keys.log").exists());
+}
+
+#[test]
 fn the_defaults_are_those_of_the_engine() {
     let folder = folder();
     let plan = parse_in(folder.path(), SITE).unwrap();
