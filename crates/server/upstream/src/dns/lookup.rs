@@ -46,7 +46,7 @@ pub(super) async fn lookup(target: &NodeTarget, plan: &DnsPlan) -> Result<Lookup
         }
     };
     let found = match timeout(plan.timeout, looking).await {
-        Ok(found) => found.map_err(|error| Box::from(error.to_string())),
+        Ok(found) => found.map_err(|error| Box::<str>::from(error.to_string())),
         Err(_) => Err("no response in time".into()),
     };
     let mut found: LookupResult = found?;
