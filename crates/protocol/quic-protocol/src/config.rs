@@ -47,7 +47,7 @@ pub struct TransportConfig {
     pub congestion: CongestionAlgorithm,
     /// Bytes that a new connection may have in flight.
     pub initial_window: u64,
-    /// Observes connections; `None` costs a branch where it would be told something.
+    /// Observes connections; `None` costs one branch for each event.
     pub observer: Option<Arc<dyn StartObserver>>,
 }
 

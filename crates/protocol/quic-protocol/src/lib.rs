@@ -22,7 +22,7 @@
 //! - `streams`: send and receive buffers, flow control, and the order in which streams send (`schedule`).
 //! - `assembler`, `range_set`: received data with gaps. `local_ids` and `remote_ids`: connection IDs that are issued
 //!   and used.
-//! - `observer`: what a connection tells of its packets, losses and keys, if somebody observes it, as for qlog.
+//! - `observer`: the events of a connection for an observer, if it has one, such as the writer of a qlog file.
 //! - `packet`, `frame`, `transport_parameters`, `token`, `varint`: wire formats. `tls`: the seam to rustls.
 //!
 //! # Decisions

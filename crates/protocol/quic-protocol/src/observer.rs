@@ -1,4 +1,4 @@
-//! What a connection tells an observer of its packets, losses and keys, as for a log in the qlog format
+//! The events of a connection that an observer gets: its packets, losses and keys, as for a log in the qlog format
 //! (draft-ietf-quic-qlog-quic-events).
 
 use std::fmt;
@@ -27,7 +27,7 @@ pub trait StartObserver: fmt::Debug + Send + Sync {
     ) -> Option<Box<dyn ConnectionObserver>>;
 }
 
-/// Is told what happens on a connection. It must not block: it is called on the thread of the connection.
+/// Gets the events of a connection. It must not block: it is called on the thread of the connection.
 pub trait ConnectionObserver: Send {
     /// Something has happened at this time.
     fn on_event(&mut self, now: Instant, event: ObservedEvent);
@@ -53,7 +53,7 @@ pub enum ObservedEvent {
     ParametersSet {
         /// Whether they are those of this end.
         is_local: bool,
-        /// They.
+        /// Their values.
         parameters: Box<ObservedParameters>,
     },
     /// A packet was made, which the owner of the connection sends.

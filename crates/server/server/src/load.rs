@@ -443,15 +443,20 @@ impl PlanLoader {
         self.assemble(config, resources)
     }
 
-    /// Opens the file of the secrets of TLS connections.
+    /// Opens the file of the secrets of TLS connections: as root, whose file the server's user cannot read, or as that user
+    /// in a folder of its own.
     fn open_key_log(&self, path: Option<&Path>) -> Result<Option<KeyLogFile>, LoadError> {
         let Some(path) = path else {
             return Ok(None);
         };
         let opened = match &self.helper {
-            Some(helper) => helper
-                .open_log(path)
-                .and_then(|file| KeyLogFile::from_file(file, path)),
+            Some(helper) => match helper.open_log(path) {
+                Ok(file) => KeyLogFile::from_file(file, path),
+                Err(refused) => KeyLogFile::open(path).map_err(|error| {
+                    // Why the helper refused it says more than that the system did.
+                    error.raw_os_error().map_or(error, |_| refused)
+                }),
+            },
             None => KeyLogFile::open(path),
         };
         opened.map(Some).map_err(|error| {
@@ -723,8 +728,8 @@ impl fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for LoadError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Mistakes(_) | Self::NotUtf8(_) => None,
             Self::Open(error) => Some(error),

@@ -292,6 +292,7 @@ impl ControlThread {
             .map(|(address, is_tls)| address.url(is_tls))
             .collect();
         info!(%workers, addresses = urls.join(" "), "serving");
+        warn_of_key_log(&config);
         announce(loader.source(), &urls);
         if let Some(first) = local_certificates.iter().find(|one| one.is_new_root) {
             print_error(&first.how_to_trust());
@@ -541,6 +542,7 @@ impl ControlThread {
                     changes => changes.join("; "),
                 };
                 info!(changes = what, "reloaded");
+                warn_of_key_log(&self.loaded.config);
                 ControlResponse::Done(json!({ "warnings": warnings, "changes": changes }))
             }
             Err(failure) => {
@@ -754,6 +756,15 @@ impl ControlThread {
             ("certificates", json!(self.certificates.status())),
         ];
         apus_control::status(&source, self.started, &self.engine, own)
+    }
+}
+
+/// Logs that the traffic can be decrypted. The warnings of the configuration are for whoever starts or reloads the server, and
+/// may not be where its log is.
+fn warn_of_key_log(config: &ServerPlan) {
+    if let Some(path) = &config.global.tls_key_log {
+        let path = path.display();
+        warn!(%path, "the secrets of TLS connections are written to a file: whoever reads it can decrypt the traffic");
     }
 }
 

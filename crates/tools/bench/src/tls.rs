@@ -74,19 +74,19 @@ impl ConnectionTls {
 
 /// The file that the environment variable `SSLKEYLOGFILE` names, as clients such as curl and browsers have it. It is opened
 /// once, for all threads.
-fn key_log() -> Result<Option<KeyLogFile>, String> {
-    static OPENED: OnceLock<Result<Option<KeyLogFile>, String>> = OnceLock::new();
-    let open = || {
-        let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) else {
-            return Ok(None);
-        };
-        let path = Path::new(&path);
-        let opened = KeyLogFile::open(path);
-        opened
-            .map(Some)
-            .map_err(|error| format!("SSLKEYLOGFILE: {}: {error}", path.display()))
+fn key_log() -> Result<Option<KeyLogFile>, BenchError> {
+    static OPENED: OnceLock<KeyLogFile> = OnceLock::new();
+    let Some(path) = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) else {
+        return Ok(None);
     };
-    OPENED.get_or_init(open).clone()
+    if let Some(opened) = OPENED.get() {
+        return Ok(Some(opened.clone()));
+    }
+    let path = Path::new(&path);
+    let opened = KeyLogFile::open(path)
+        .map_err(|error| BenchError::plan(format!("SSLKEYLOGFILE: {}: {error}", path.display())))?;
+    // Of threads that come here at once, the file of one is used by all.
+    Ok(Some(OPENED.get_or_init(|| opened).clone()))
 }
 
 impl TlsPlan {
@@ -110,7 +110,7 @@ impl TlsPlan {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![alpn.to_vec()];
-        let key_log = key_log().map_err(wrong)?;
+        let key_log = key_log()?;
         if let Some(key_log) = &key_log {
             config.key_log = Arc::new(key_log.clone());
         }

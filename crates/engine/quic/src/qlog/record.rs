@@ -10,8 +10,11 @@ use apus_quic_protocol::{
 };
 use serde_json::{Value, json};
 
-/// The schema of the events. The number is that of the draft, which has no URN of its own until it is an RFC.
-const EVENT_SCHEMA: &str = "urn:ietf:params:qlog:events:quic-13";
+/// The schemas of the events. The number is that of the draft, whose URN has none once it is an RFC.
+const EVENT_SCHEMAS: [&str; 2] = [
+    "urn:ietf:params:qlog:events:quic-13",
+    "urn:ietf:params:qlog:events:loglevel",
+];
 
 /// A record without its time.
 pub(super) struct Record {
@@ -31,7 +34,7 @@ pub(super) fn header(side: Side, original_destination: ConnectionId) -> Value {
                 "reference_time": {"clock_type": "system", "epoch": "1970-01-01T00:00:00.000Z"},
             },
             "vantage_point": {"type": vantage_point(side)},
-            "event_schemas": [EVENT_SCHEMA],
+            "event_schemas": EVENT_SCHEMAS,
         },
     })
 }
@@ -61,14 +64,18 @@ pub(super) fn records(event: &ObservedEvent) -> Vec<Record> {
         } => {
             let mut peer = address(*remote);
             put(&mut peer, "connection_ids", json!([hex(remote_id)]));
-            one(
-                "quic:connection_started",
-                json!({
-                    "local": {"connection_ids": [hex(local_id)]},
-                    "remote": peer,
-                    "quic_version": format!("{:08x}", version.number()),
-                }),
-            )
+            let ends = json!({"local": {"connection_ids": [hex(local_id)]}, "remote": peer});
+            let version = json!({"chosen_version": format!("{:08x}", version.number())});
+            vec![
+                Record {
+                    name: "quic:connection_started",
+                    data: ends,
+                },
+                Record {
+                    name: "quic:version_information",
+                    data: version,
+                },
+            ]
         }
         ObservedEvent::ParametersSet {
             is_local,
@@ -171,10 +178,11 @@ fn packet_data(packet: &ObservedPacket) -> Value {
 }
 
 fn frame_data(frame: &ObservedFrame) -> Value {
-    let raw = |length: u64| json!({"payload_length": length});
+    // The draft asks for `length`, the value of the field of the frame.
+    let raw = |length: u64| json!({"length": length, "payload_length": length});
     match frame {
         ObservedFrame::Padding { length } => {
-            json!({"frame_type": "padding", "raw": raw(*length)})
+            json!({"frame_type": "padding", "raw": {"payload_length": length}})
         }
         ObservedFrame::Ping => json!({"frame_type": "ping"}),
         ObservedFrame::Ack { ranges, delay, ecn } => {
@@ -182,7 +190,10 @@ fn frame_data(frame: &ObservedFrame) -> Value {
             let ranges: Vec<_> = ranges.iter().rev().collect();
             let ranges: Vec<_> = ranges
                 .into_iter()
-                .map(|range| [*range.start(), *range.end()])
+                .map(|range| match (*range.start(), *range.end()) {
+                    (first, last) if first == last => vec![first],
+                    (first, last) => vec![first, last],
+                })
                 .collect();
             let mut data = json!({
                 "frame_type": "ack",
@@ -505,14 +516,14 @@ mod tests {
     #[test]
     fn ranges_of_an_acknowledgement_are_in_ascending_order() {
         let frame = ObservedFrame::Ack {
-            ranges: vec![8..=9, 1..=4],
+            ranges: vec![8..=9, 6..=6, 1..=4],
             delay: 125,
             ecn: Some([1, 0, 2]),
         };
         assert_eq!(
             frame_data(&frame),
             json!({
-                "frame_type": "ack", "ack_delay": 1.0, "acked_ranges": [[1, 4], [8, 9]],
+                "frame_type": "ack", "ack_delay": 1.0, "acked_ranges": [[1, 4], [6], [8, 9]],
                 "ect0": 1, "ect1": 0, "ce": 2,
             })
         );

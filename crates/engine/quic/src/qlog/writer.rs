@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ const EXTENSION: &str = "sqlog";
 /// The separator of JSON text sequences (RFC 7464 section 2.2).
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// What a connection tells the thread.
+/// A message of a connection to the thread.
 #[derive(Debug)]
 pub(super) enum QlogMessage {
     Begin {
@@ -47,6 +47,8 @@ pub(super) enum QlogMessage {
         connection: u64,
         now: Instant,
         event: ObservedEvent,
+        /// The memory of its lists and texts.
+        size: usize,
     },
     End(u64),
     /// All that came before is to be written.
@@ -56,6 +58,8 @@ pub(super) enum QlogMessage {
 /// The thread's state.
 pub(super) struct QlogWriter {
     folder: PathBuf,
+    /// The memory of events that wait in the channel.
+    waiting: Arc<AtomicUsize>,
     /// The files of the folder, the oldest first, once the folder was read.
     files: Option<VecDeque<PathBuf>>,
     open: HashMap<u64, ConnectionFile>,
@@ -76,9 +80,10 @@ struct ConnectionFile {
 }
 
 impl QlogWriter {
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path, waiting: Arc<AtomicUsize>) -> Self {
         Self {
             folder: folder.to_owned(),
+            waiting,
             files: None,
             open: HashMap::new(),
             warned: None,
@@ -119,7 +124,7 @@ impl QlogWriter {
         }
     }
 
-    fn handle(&mut self, message: QlogMessage) {
+    pub(super) fn handle(&mut self, message: QlogMessage) {
         match message {
             QlogMessage::Begin {
                 connection,
@@ -148,7 +153,9 @@ impl QlogWriter {
                 connection,
                 now,
                 event,
+                size,
             } => {
+                self.waiting.fetch_sub(size, Ordering::Relaxed);
                 let result = match self.open.get_mut(&connection) {
                     Some(file) => file.log(now, &event),
                     None => Ok(()),
@@ -359,6 +366,7 @@ mod tests {
                 reason: LossReason::Time,
                 is_mtu_probe: false,
             },
+            size: 0,
         }
     }
 
@@ -371,7 +379,7 @@ mod tests {
     fn the_oldest_files_are_removed_before_there_are_too_many() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        let mut writer = QlogWriter::new(folder);
+        let mut writer = QlogWriter::new(folder, Arc::default());
         fs::write(folder.join("notes.txt"), "").unwrap();
         for connection in 0..MAX_FILES as u64 + 2 {
             writer.handle(begin(connection).0);
@@ -392,7 +400,7 @@ mod tests {
     #[test]
     fn a_file_is_bounded_and_says_how_many_events_it_lacks() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = QlogWriter::new(folder.path());
+        let mut writer = QlogWriter::new(folder.path(), Arc::default());
         let (message, lost) = begin(1);
         writer.handle(message);
         writer.handle(event(1));
@@ -411,7 +419,7 @@ mod tests {
     #[test]
     fn a_connection_with_the_id_of_another_one_does_not_overwrite_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = QlogWriter::new(folder.path());
+        let mut writer = QlogWriter::new(folder.path(), Arc::default());
         writer.handle(begin(1).0);
         writer.handle(event(1));
         let (QlogMessage::Begin { began, lost, .. }, _) = begin(2) else {
@@ -433,7 +441,7 @@ mod tests {
     #[test]
     fn a_connection_whose_end_found_the_channel_full_gives_its_place_back() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = QlogWriter::new(folder.path());
+        let mut writer = QlogWriter::new(folder.path(), Arc::default());
         let (message, lost) = begin(1);
         writer.handle(message);
         writer.sweep();
@@ -447,7 +455,7 @@ mod tests {
     fn what_was_logged_is_in_the_file_after_a_flush() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, messages) = sync_channel(8);
-        let writer = QlogWriter::new(folder.path());
+        let writer = QlogWriter::new(folder.path(), Arc::default());
         let thread = std::thread::spawn(move || writer.run(&messages));
         sender.send(begin(1).0).unwrap();
         sender.send(event(1)).unwrap();

@@ -83,6 +83,10 @@ fn qlog_files_of_both_ends_have_each_packet_of_a_handshake_and_each_loss() {
         assert_eq!(header["trace"]["vantage_point"]["type"], end);
         assert_eq!(header["trace"]["common_fields"]["group_id"], *client_id);
         assert_eq!(records[1]["name"], "quic:connection_started");
+        assert_eq!(
+            named(records, "quic:version_information")[0]["chosen_version"],
+            "00000001"
+        );
         let times: Vec<f64> = records[1..]
             .iter()
             .map(|record| record["time"].as_f64().unwrap())

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use rustls::KeyLog;
 
 /// Lines that wait for the thread that writes them. A handshake of TLS 1.3 has five.
@@ -46,24 +49,17 @@ struct KeyLogWriter {
     lost: Arc<AtomicU64>,
     /// When lost lines were last reported, and how many.
     reported: Option<(Instant, u64)>,
+    /// Whether the file may end within a line, since it could not be written to the end.
+    is_cut: bool,
 }
 
 impl KeyLogFile {
-    /// Opens a file, to which lines are appended. A new one can be read by its owner alone, and an old one, too, from now on.
+    /// Opens a file, to which lines are appended, as [`open_key_log`].
     ///
     /// # Errors
     /// The file cannot be opened, or the thread cannot be started.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(MODE)
-            .open(path)?;
-        // A pipe or a terminal has no such permissions to set.
-        if file.metadata()?.is_file() {
-            file.set_permissions(Permissions::from_mode(MODE))?;
-        }
-        Self::from_file(file, path)
+        Self::from_file(open_key_log(path)?, path)
     }
 
     /// Uses a file that somebody else has opened.
@@ -78,6 +74,7 @@ impl KeyLogFile {
             path: path.to_owned(),
             lost: Arc::clone(&lost),
             reported: None,
+            is_cut: false,
         };
         std::thread::Builder::new()
             .name("key-log".to_owned())
@@ -136,10 +133,7 @@ impl KeyLogWriter {
                         let _ = done.try_send(());
                     }
                 }
-                next = match messages.try_recv() {
-                    Ok(message) => Some(message),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
+                next = messages.try_recv().ok();
             }
             self.write(&mut lines);
         }
@@ -149,8 +143,15 @@ impl KeyLogWriter {
         if lines.is_empty() {
             return;
         }
+        let mut text = lines.concat();
+        if self.is_cut {
+            // A reader skips the part of a line before it.
+            text.insert(0, b'\n');
+        }
         // In one write, so that lines of another process that appends to the file do not cut them.
-        if let Err(error) = self.file.write_all(&lines.concat()) {
+        let written = self.file.write_all(&text);
+        self.is_cut = written.is_err();
+        if let Err(error) = written {
             self.lost.fetch_add(lines.len() as u64, Ordering::Relaxed);
             self.report(Some(&error));
         } else {
@@ -178,6 +179,45 @@ impl KeyLogWriter {
     }
 }
 
+/// Opens a file of secrets, to which lines are appended: a new one that its owner alone can read and write, or an old one, which
+/// gets these permissions.
+///
+/// The folder may be one that others can write to, such as `/tmp`. So what somebody else may have put there is refused: a
+/// symbolic link or another name of a file of this user, a file of another user, who could read it, and a named pipe, which
+/// would block.
+///
+/// # Errors
+/// The file cannot be opened, or is none of this user's own.
+pub fn open_key_log(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => refused("it is a symbolic link, which is not followed"),
+            Some(Errno::NXIO) => refused("it is a named pipe or a socket, and no file"),
+            _ => error,
+        })?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("it is no regular file"));
+    }
+    if found.uid() != geteuid().as_raw() {
+        return Err(refused(
+            "it belongs to another user, who could read the secrets",
+        ));
+    }
+    if found.nlink() != 1 {
+        return Err(refused("it has another name, too (a hard link)"));
+    }
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
 /// A line of the file: a label, the random number of the client, and a secret.
 fn key_log_line(label: &str, client_random: &[u8], secret: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(label.len() + 2 * (client_random.len() + secret.len()) + 3);
@@ -199,6 +239,8 @@ mod tests {
     use super::*;
 
     use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::{chown, symlink};
 
     fn temporary(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("apus-key-log-{}", std::process::id()));
@@ -226,6 +268,69 @@ mod tests {
         );
         assert_eq!(log.lost_lines(), 0);
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_others_may_have_put_in_the_place_of_the_file_is_refused() {
+        let target = temporary("target");
+        fs::write(&target, "").unwrap();
+        fs::set_permissions(&target, Permissions::from_mode(0o644)).unwrap();
+        let place = temporary("place");
+        let refused = |why: &str| {
+            let error = KeyLogFile::open(&place).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            fs::remove_file(&place).unwrap();
+        };
+        symlink(&target, &place).unwrap();
+        refused("symbolic link");
+        fs::hard_link(&target, &place).unwrap();
+        refused("hard link");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &place,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let reader = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&place)
+            .unwrap();
+        assert!(KeyLogFile::open(&place).is_err());
+        drop(reader);
+        refused("named pipe");
+        if geteuid().is_root() {
+            fs::write(&place, "").unwrap();
+            chown(&place, Some(12_345), None).unwrap();
+            refused("another user");
+        }
+        assert!(KeyLogFile::open(Path::new("/dev/null")).is_err());
+        let found = fs::metadata(&target).unwrap();
+        assert_eq!((found.len(), found.mode() & 0o777), (0, 0o644));
+        fs::remove_file(target).unwrap();
+    }
+
+    #[test]
+    fn a_line_after_one_that_could_not_be_written_to_the_end_stands_on_its_own() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut log = KeyLogWriter {
+            file: OpenOptions::new().write(true).open("/dev/full").unwrap(),
+            path: PathBuf::new(),
+            lost: Arc::default(),
+            reported: None,
+            is_cut: false,
+        };
+        log.write(&mut vec![key_log_line("LOST", &[1], &[2])]);
+        assert_eq!(log.lost.load(Ordering::Relaxed), 1);
+        log.file = File::from(std::os::fd::OwnedFd::from(writer));
+        log.write(&mut vec![key_log_line("NEXT", &[1], &[2])]);
+        log.write(&mut vec![key_log_line("LAST", &[1], &[2])]);
+        drop(log);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "\nNEXT 01 02\nLAST 01 02\n");
     }
 
     #[test]

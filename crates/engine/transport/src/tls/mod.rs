@@ -10,7 +10,7 @@ mod stream;
 
 pub use self::any_certificate::AnyCertificate;
 pub use self::certificate::{Certificate, CertificateError};
-pub use self::key_log::KeyLogFile;
+pub use self::key_log::{KeyLogFile, open_key_log};
 pub use self::pem::{PemFault, certificates_from_pem, revocation_lists_from_pem};
 pub use self::pinned::{authority_roots, client_verifier, server_verifier};
 pub use self::settings::{MinVersion, TlsError};

@@ -1,4 +1,4 @@
-//! What the observer of a connection is told, if there is one.
+//! The events of a connection for its observer, if there is one.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::transport_parameters::TransportParameters;
 use super::Connection;
 use super::receive::ReceivedPacket;
 
-/// The observer, and what it was told last.
+/// The observer, and the last values that it got.
 pub(super) struct Observation {
     observer: Box<dyn ConnectionObserver>,
     /// The time of the input that is handled.
@@ -46,7 +46,7 @@ impl Observation {
         })
     }
 
-    fn tell(&mut self, event: ObservedEvent) {
+    fn emit(&mut self, event: ObservedEvent) {
         self.observer.on_event(self.now, event);
     }
 }
@@ -64,13 +64,13 @@ impl Connection {
     /// The connection begins, with these parameters of this end.
     pub(super) fn observe_start(&mut self, local: &TransportParameters, remote_id: ConnectionId) {
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::Started {
+            observation.emit(ObservedEvent::Started {
                 version: self.version,
                 remote: self.path.remote,
                 local_id: self.local_id,
                 remote_id,
             });
-            observation.tell(ObservedEvent::ParametersSet {
+            observation.emit(ObservedEvent::ParametersSet {
                 is_local: true,
                 parameters: Box::new(ObservedParameters::of(local)),
             });
@@ -79,7 +79,7 @@ impl Connection {
 
     pub(super) fn observe_peer_parameters(&mut self) {
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::ParametersSet {
+            observation.emit(ObservedEvent::ParametersSet {
                 is_local: false,
                 parameters: Box::new(ObservedParameters::of(&self.peer)),
             });
@@ -110,7 +110,7 @@ impl Connection {
         } = packet;
         self.observe_key_phase(KeyUpdateReason::Local);
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::PacketSent(ObservedPacket {
+            observation.emit(ObservedEvent::PacketSent(ObservedPacket {
                 kind,
                 number: Some(number),
                 size,
@@ -125,7 +125,7 @@ impl Connection {
     pub(super) fn observe_received(&mut self, packet: &ReceivedPacket<'_>) {
         if let Some(observation) = &mut self.observation {
             let is_long = packet.kind != PacketKind::OneRtt;
-            observation.tell(ObservedEvent::PacketReceived(ObservedPacket {
+            observation.emit(ObservedEvent::PacketReceived(ObservedPacket {
                 kind: packet.kind,
                 number: Some(packet.number),
                 size: packet.size,
@@ -139,7 +139,7 @@ impl Connection {
     /// Retry or Version Negotiation came.
     pub(super) fn observe_received_unnumbered(&mut self, packet: &crate::packet::Packet<'_>) {
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::PacketReceived(ObservedPacket {
+            observation.emit(ObservedEvent::PacketReceived(ObservedPacket {
                 kind: packet.kind,
                 number: None,
                 size: packet.bytes.len(),
@@ -158,7 +158,7 @@ impl Connection {
         reason: DropReason,
     ) {
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::PacketDropped { kind, size, reason });
+            observation.emit(ObservedEvent::PacketDropped { kind, size, reason });
         }
     }
 
@@ -175,7 +175,7 @@ impl Connection {
         };
         for &(number, is_mtu_probe) in lost {
             let is_reordering = crate::recovery::is_lost_by_reordering(number, largest);
-            observation.tell(ObservedEvent::PacketLost {
+            observation.emit(ObservedEvent::PacketLost {
                 kind,
                 number,
                 reason: if is_reordering {
@@ -211,19 +211,19 @@ impl Connection {
             bytes_in_flight: self.spaces.bytes_in_flight(),
         };
         if observation.metrics.replace(metrics) != Some(metrics) {
-            observation.tell(ObservedEvent::MetricsUpdated(metrics));
+            observation.emit(ObservedEvent::MetricsUpdated(metrics));
         }
         let new = path.congestion.phase();
         let old = observation.congestion.replace(new);
         if old != Some(new) {
-            observation.tell(ObservedEvent::CongestionStateUpdated { old, new });
+            observation.emit(ObservedEvent::CongestionStateUpdated { old, new });
         }
     }
 
     /// The handshake has made keys.
     pub(super) fn observe_keys(&mut self, kind: PacketKind) {
         if let Some(observation) = &mut self.observation {
-            observation.tell(ObservedEvent::KeyUpdated {
+            observation.emit(ObservedEvent::KeyUpdated {
                 kind,
                 phase: 0,
                 reason: KeyUpdateReason::Tls,
@@ -241,7 +241,7 @@ impl Connection {
             observation.key_phase = keys.phase;
             observation.key_updates += 1;
             let phase = observation.key_updates;
-            observation.tell(ObservedEvent::KeyUpdated {
+            observation.emit(ObservedEvent::KeyUpdated {
                 kind: PacketKind::OneRtt,
                 phase,
                 reason,
@@ -249,12 +249,12 @@ impl Connection {
         }
     }
 
-    /// The connection is closed or lost, for the first reason that is told.
+    /// The connection is closed or lost. Only the first reason is an event.
     pub(super) fn observe_end(&mut self, end: impl FnOnce() -> ObservedEnd) {
         if let Some(observation) = &mut self.observation
             && !std::mem::replace(&mut observation.is_closed, true)
         {
-            observation.tell(ObservedEvent::Closed(end()));
+            observation.emit(ObservedEvent::Closed(end()));
         }
     }
 }

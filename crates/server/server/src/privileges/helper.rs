@@ -4,10 +4,10 @@
 //! addresses, logs and programs that the helper itself found there.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use apus_control::ControlFiles;
 use apus_net::{ListenAddress, SystemAccount, bind_listener};
 use apus_php::plan::{Launch, PhpCgiPlan};
 use apus_php::{PhpCgiProcess, children_of, end_orphans};
+use apus_transport::tls::open_key_log;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -285,24 +286,21 @@ impl<'a> Helper<'a> {
     }
 
     fn open_log(&self, path: &Path) -> io::Result<File> {
-        let is_key_log = self.key_logs.contains(path);
-        if !is_key_log && !self.logs.contains(path) {
+        if self.key_logs.contains(path) {
+            let (folder, name) = closed_parent(path)?;
+            return open_key_log(&folder.join(name));
+        }
+        if !self.logs.contains(path) {
             return Err(unnamed());
         }
-        let mode = if is_key_log { 0o600 } else { 0o640 };
         let (folder, name) = closed_parent(path)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
+        OpenOptions::new()
             .append(true)
             .create(true)
-            .mode(mode)
+            .mode(0o640)
             .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-            .open(folder.join(name))?;
-        // It may have been there before.
-        if is_key_log && file.metadata()?.is_file() {
-            file.set_permissions(Permissions::from_mode(mode))?;
-        }
-        Ok(file)
+            .open(folder.join(name))
     }
 
     fn start_php(

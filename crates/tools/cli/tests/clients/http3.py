@@ -137,6 +137,8 @@ class WebSocket:
 @contextlib.asynccontextmanager
 async def connection(waits=True, tickets=None, tokens=None, **settings):
     settings = versions | settings
+    if key_log := os.environ.get("SSLKEYLOGFILE"):
+        settings["secrets_log_file"] = open(key_log, "a", buffering=1)
     configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name="localhost",
                                       max_data=1 << 24, max_stream_data=1 << 23, idle_timeout=120, **settings)
     configuration.load_verify_locations(AUTHORITY)

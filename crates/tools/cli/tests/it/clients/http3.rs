@@ -1,15 +1,18 @@
 //! HTTP/3 with aioquic, quic-go and libcurl on ngtcp2, which share no code with Apus.
 
 use std::fmt::Write;
+use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::{Curl, certificate, program};
-use crate::harness::{Apus, Home, free_port};
+use crate::harness::{Apus, Home, free_port, wait_until};
 use crate::proxy::Origin;
 
 /// A client in `tests/clients`, in the environment that `make tools` makes.
@@ -84,12 +87,51 @@ fn serve(home: &Home, sizes: &[usize], http3: &str) -> (Apus, Origin, u16) {
 
 /// A site with this origin at a path.
 fn serve_before(home: &Home, origin: &Origin, path: &str, http3: &str) -> (Apus, u16) {
+    serve_with(
+        home,
+        &SiteOptions {
+            path,
+            http3,
+            ..SiteOptions::new(origin)
+        },
+    )
+}
+
+/// What a site has beside its files.
+struct SiteOptions<'a> {
+    origin: &'a Origin,
+    /// The path of the origin.
+    path: &'a str,
+    /// Keys of HTTP/3.
+    http3: &'a str,
+    /// What stands before the site.
+    global: &'a str,
+}
+
+impl<'a> SiteOptions<'a> {
+    fn new(origin: &'a Origin) -> Self {
+        Self {
+            origin,
+            path: "/origin",
+            http3: "",
+            global: "",
+        }
+    }
+}
+
+fn serve_with(home: &Home, options: &SiteOptions<'_>) -> (Apus, u16) {
+    let SiteOptions {
+        origin,
+        path,
+        http3,
+        global,
+    } = options;
     certificate(home, "site", "localhost");
     let port = free_port();
     home.write(
         "apus.toml",
         format!(
-            "[[sites]]\nlisten_tls = [\"127.0.0.1:{port}\"]\nserver_name = [\"localhost\"]\n\
+            "{global}[[sites]]\nlisten_tls = [\"127.0.0.1:{port}\"]\nserver_name = [\"localhost\"]\n\
              root = \"site\"\nclient_max_body_size = 64\n\
              tls = {{ cert = \"site.pem\", key = \"site.key\", http3 = {{ {http3} }} }}\n\
              [[sites.locations]]\npath = \"{path}\"\nupstream = \"http://{}\"\n",
@@ -112,6 +154,70 @@ fn aioquic_opens_resumes_and_moves_connections() {
         "migration",
     ];
     check(aioquic(), port, &home, &checks);
+}
+
+/// What Wireshark needs, and what qvis shows, of a connection of another implementation.
+#[test]
+fn a_key_log_has_the_secrets_of_aioquic_and_a_qlog_file_its_packets() {
+    let home = Home::new();
+    for name in ["keys", "qlog"] {
+        home.make_folder(name);
+    }
+    let origin = Origin::python();
+    home.write("site/small.txt", "small\n");
+    let (_apus, port) = serve_with(
+        &home,
+        &SiteOptions {
+            global: "[global]\ntls_key_log = \"keys/server\"\n",
+            http3: "qlog = \"qlog\"",
+            ..SiteOptions::new(&origin)
+        },
+    );
+    let mut client = aioquic();
+    client.env("SSLKEYLOGFILE", home.path("keys-of-client"));
+    check(client, port, &home, &["handshake"]);
+    let of_client = home.read("keys-of-client");
+    assert!(of_client.lines().count() >= 4, "{of_client}");
+    wait_until("the lines of the client in the file of the server", || {
+        let of_server = home.read("keys/server");
+        of_client
+            .lines()
+            .all(|line| of_server.lines().any(|own| own == line))
+    });
+
+    let files = || {
+        let found = fs::read_dir(home.path("qlog")).unwrap();
+        found.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    wait_until("the end of the connection", || {
+        let read = files().pop().map(|path| fs::read_to_string(path).unwrap());
+        read.is_some_and(|text| text.contains("\"quic:connection_closed\""))
+    });
+    let [path] = &files()[..] else {
+        panic!("{:?}", files());
+    };
+    let mode = fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let id = name.strip_suffix("_server.sqlog").unwrap();
+    assert!(id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let text = fs::read_to_string(path).unwrap();
+    let records: Vec<Value> = text
+        .split_terminator('\n')
+        .map(|record| serde_json::from_str(record.strip_prefix('\u{1e}').unwrap()).unwrap())
+        .collect();
+    assert_eq!(records[0]["trace"]["common_fields"]["group_id"], id);
+    let packets = |name: &str, packet_type: &str| {
+        let named = records.iter().filter(|record| record["name"] == name);
+        named
+            .filter(|record| record["data"]["header"]["packet_type"] == packet_type)
+            .count()
+    };
+    for packet_type in ["initial", "handshake", "1RTT"] {
+        for name in ["quic:packet_sent", "quic:packet_received"] {
+            assert!(packets(name, packet_type) > 0, "{name} {packet_type}");
+        }
+    }
 }
 
 /// RFC 9369, and RFC 9368. aioquic updates keys as in version 1.

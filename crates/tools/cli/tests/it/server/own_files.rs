@@ -24,6 +24,7 @@ impl Site {
         home.make_folder("logs");
         home.make_folder("cached");
         home.make_folder("acme");
+        home.make_folder("qlog");
         certificate(&home, "localhost", "localhost");
         home.write(
             "users.htpasswd",
@@ -32,6 +33,7 @@ impl Site {
         for name in [
             "acme/account.json",
             "cached/object",
+            "qlog/0011223344556677_server.sqlog",
             "apus.toml~",
             ".env",
             "sites.toml.bak",
@@ -46,7 +48,7 @@ impl Site {
             "apus.toml",
             format!(
                 "# {MARK}\ninclude = [\"sites.toml\"]\n[global]\nacme_folder = \"acme\"\n\
-                 cache = {{ dir = \"cached\", size = 10 }}\naccess_log = \"logs/access.log\"\n"
+                 tls_key_log = \"logs/keys.log\"\ncache = {{ dir = \"cached\", size = 10 }}\naccess_log = \"logs/access.log\"\n"
             ),
         );
         home.write(
@@ -55,7 +57,7 @@ impl Site {
                 "# {MARK}\n[[sites]]\nlisten = \"127.0.0.1:{clear}\"\n\
                  listen_tls = \"127.0.0.1:{tls}\"\nroot = \".\"\nlisting = true\n\
                  hidden_files = true\nsymlinks = \"all\"\n\
-                 tls = {{ cert = \"localhost.pem\", key = \"localhost.key\" }}\n\
+                 tls = {{ cert = \"localhost.pem\", key = \"localhost.key\", http3.qlog = \"qlog\" }}\n\
                  [[sites.locations]]\npath = \"/inner/\"\ninternal = true\nalias = \".\"\n\
                  [[sites.locations]]\npath = \"/accel\"\nupstream = \"http://{}\"\n\
                  proxy.accel = true\n\
@@ -96,6 +98,9 @@ fn the_files_of_the_running_configuration_are_never_served_whatever_the_root() {
         "hard",
         "users.htpasswd",
         "logs/access.log",
+        "logs/keys.log",
+        "qlog/0011223344556677_server.sqlog",
+        "qlog/",
         "acme/account.json",
         "acme/",
         "cached/object",
@@ -151,6 +156,7 @@ fn the_files_of_the_running_configuration_are_never_served_whatever_the_root() {
         "localhost.key",
         "htpasswd",
         "\"acme\"",
+        "\"qlog\"",
         ".env",
         "hard",
     ] {

@@ -217,6 +217,66 @@ fn a_log_in_a_folder_of_root_is_reopened_after_a_rotation() {
 }
 
 #[test]
+fn a_key_log_is_opened_by_root_in_a_folder_of_root_and_at_each_reload() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let closed = root_only_folder();
+    certificate(&home, "cert", "localhost");
+    let keys = closed.path().join("keys.log");
+    fs::write(&keys, "").unwrap();
+    fs::set_permissions(&keys, Permissions::from_mode(0o644)).unwrap();
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\ntls_key_log = \"{}\"\n{}",
+            keys.display(),
+            tls_site(home.path("").as_path())
+        ),
+    );
+    let apus = home.serve(&[]);
+    assert_unprivileged(apus.pid());
+    let warned = |count| {
+        wait_until("a warning in the log", || {
+            apus.log().matches("a file: whoever reads it").count() == count
+        });
+    };
+    warned(1);
+    let url = apus.urls()[0].replace("127.0.0.1", "localhost");
+    let load = || {
+        let reply = Curl::new().args(&["--insecure"]).get(&url);
+        assert_eq!(reply.status, 200);
+    };
+    let logged = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let count = |path: &Path| logged(path).matches("CLIENT_TRAFFIC_SECRET_0 ").count();
+    load();
+    wait_until("the secrets of a connection", || count(&keys) == 1);
+    let found = fs::metadata(&keys).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o777), (0, 0o600));
+    // As after a rotation.
+    let old = closed.path().join("keys.log.1");
+    fs::rename(&keys, &old).unwrap();
+    home.expect(&["reload"], 0);
+    warned(2);
+    load();
+    wait_until("the secrets of the next one", || count(&keys) == 1);
+    assert_eq!(count(&old), 1);
+    let found = fs::metadata(&keys).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o777), (0, 0o600));
+    // A link is not followed, and the server goes on as before.
+    fs::remove_file(&keys).unwrap();
+    symlink(&old, &keys).unwrap();
+    let (out, errors) = home.expect(&["reload"], 1);
+    assert!(
+        format!("{out}{errors}").contains("symbolic link"),
+        "{out}{errors}"
+    );
+    load();
+    assert_eq!(count(&old), 1);
+}
+
+#[test]
 fn a_server_that_dropped_root_does_not_say_that_its_control_socket_is_that_of_another() {
     if !is_root() {
         return;
