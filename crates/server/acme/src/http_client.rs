@@ -28,15 +28,15 @@ pub(crate) struct UrlClient {
     /// By the name of the server. Reading what the system trusts takes milliseconds, and names come from the configuration.
     tls: RefCell<HashMap<String, Tls>>,
     /// The last connection, for the next request to the same server. An order takes a dozen.
-    idle: Rc<IdleConnection>,
+    idle: Rc<LastConnection>,
 }
 
 #[derive(Default)]
-struct IdleConnection(RefCell<Option<(Origin, Http1Client)>>);
+struct LastConnection(RefCell<Option<(Origin, Http1Client)>>);
 
 /// Takes a connection back, if the client is still there.
-struct IdleConnectionReturn {
-    idle: Rc<IdleConnection>,
+struct LastConnectionReturn {
+    idle: Rc<LastConnection>,
     origin: Origin,
 }
 
@@ -159,7 +159,7 @@ impl UrlClient {
         template: &RequestTemplate,
         body: Body,
     ) -> Result<UrlResponse, UrlRequestError> {
-        connection.set_connection_return(Rc::new(IdleConnectionReturn {
+        connection.set_connection_return(Rc::new(LastConnectionReturn {
             idle: Rc::clone(&self.idle),
             origin,
         }));
@@ -226,7 +226,7 @@ fn origin(address: SocketAddr, tls: Option<Tls>) -> Origin {
     }
 }
 
-impl IdleConnection {
+impl LastConnection {
     /// The connection, if it leads to this server and can carry a request.
     fn take(&self, target: &UrlTarget<'_>, tls: Option<&Tls>) -> Option<(Origin, Http1Client)> {
         let (origin, mut connection) = self.0.take()?;
@@ -242,7 +242,7 @@ impl IdleConnection {
     }
 }
 
-impl ConnectionReturn<Http1Client> for IdleConnectionReturn {
+impl ConnectionReturn<Http1Client> for LastConnectionReturn {
     fn return_connection(&self, connection: Http1Client) {
         self.idle.0.replace(Some((self.origin.clone(), connection)));
     }
