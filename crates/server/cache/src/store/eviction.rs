@@ -6,7 +6,8 @@
 //! a scan of many objects passes through the small queue and leaves the main queue alone, and a hit
 //! is one store to a byte, without a lock or a list to reorder.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -226,17 +227,26 @@ impl EvictionQueues {
 /// The ghost queue of S3-FIFO: hashes of objects that left the small queue lately.
 #[derive(Debug, Default)]
 struct GhostQueue {
-    order: VecDeque<KeyHash>,
-    hashes: HashSet<KeyHash>,
+    /// Each with the number of its entry.
+    order: VecDeque<(KeyHash, u64)>,
+    /// The number of the newest entry of each hash.
+    hashes: HashMap<KeyHash, u64>,
+    last: u64,
 }
 
 impl GhostQueue {
     fn remember(&mut self, hash: KeyHash, most: usize) {
-        if self.hashes.insert(hash) {
-            self.order.push_back(hash);
+        if let Entry::Vacant(entry) = self.hashes.entry(hash) {
+            self.last = self.last.wrapping_add(1);
+            entry.insert(self.last);
+            self.order.push_back((hash, self.last));
         }
         while self.order.len() > most {
-            if let Some(oldest) = self.order.pop_front() {
+            let Some((oldest, number)) = self.order.pop_front() else {
+                return;
+            };
+            // A hash that was forgotten and came again has a later entry, with which it expires.
+            if self.hashes.get(&oldest) == Some(&number) {
                 self.hashes.remove(&oldest);
             }
         }
@@ -245,13 +255,28 @@ impl GhostQueue {
     /// Removes a hash, and returns whether it was present. Its entry in the order expires by
     /// itself.
     fn forget(&mut self, hash: KeyHash) -> bool {
-        self.hashes.remove(&hash)
+        self.hashes.remove(&hash).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hash_that_was_forgotten_and_came_again_is_remembered_as_long_as_others() {
+        let mut ghosts = GhostQueue::default();
+        let [first, second, third] = [1_u8, 2, 3].map(|number| KeyHash::of(&[&[number]]));
+        ghosts.remember(first, 3);
+        assert!(ghosts.forget(first));
+        ghosts.remember(first, 3);
+        ghosts.remember(second, 3);
+        // The entry of the first time expires, and not the hash.
+        ghosts.remember(third, 3);
+        assert!(ghosts.forget(first));
+        assert!(!ghosts.forget(first));
+        assert!(ghosts.forget(second));
+    }
 
     struct SimulatedTier {
         eviction: EvictionQueues,
