@@ -29,6 +29,7 @@
 //! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | by default: compressed responses: gzip, Brotli, Zstandard |
+//! | `control` | by default: a control socket, for `apus status` and `apus stop` |
 //! | `cookies` | by default: the extractor for cookies, which also sets them |
 //! | `etag` | by default: the layer for entity tags |
 //! | `files` | static files, and files by hashed names; compressed with `compress` |

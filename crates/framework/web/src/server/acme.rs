@@ -7,7 +7,7 @@ use apus_acme::{Acme, ApplicationCertificates, MaintainedPlan};
 use apus_net::EnginePlan;
 use serde_json::{Value, json};
 
-use super::control::{ServedCertificates, StartCertificates};
+use super::controlled_server::{ServedCertificates, StartCertificates};
 use super::error::StartError;
 
 /// Prepares the listeners of a plan, each with its number and its certificate.

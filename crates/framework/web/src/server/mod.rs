@@ -3,6 +3,12 @@
 #[cfg(feature = "acme")]
 mod acme;
 mod control;
+#[cfg(feature = "control")]
+mod control_socket;
+#[cfg(not(feature = "control"))]
+#[path = "control_socket_off.rs"]
+mod control_socket;
+mod controlled_server;
 mod error;
 #[cfg(feature = "jobs")]
 mod jobs;
@@ -20,7 +26,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
 #[cfg(feature = "http3")]
 use apus_net::Http3Settings;
@@ -35,6 +40,7 @@ use crate::server_service::ServerServiceFactory;
 #[cfg(feature = "acme")]
 pub use apus_acme::Acme;
 use control::ServerControl;
+use control_socket::ApplicationSocket;
 pub use error::StartError;
 pub use running::{Running, StopHandle, Stopping};
 use signals::{SignalSender, SignalSource};
@@ -192,7 +198,8 @@ impl Server {
         self
     }
 
-    /// Opens a control socket: a Unix socket that only the user of the server may open.
+    /// Opens a control socket: a Unix socket that only the user of the server may open. Without the feature `control` the
+    /// server does not start with one.
     ///
     /// - `apus status --socket PATH` shows the process, the counters of its workers, and the routes with
     ///   their handlers and places in the source; `--json` and `--metrics` are for programs.
@@ -294,12 +301,8 @@ impl Server {
             let _entered = runtime.enter();
             let signals = by_signals.then(StopSignals::new).transpose()?;
             // Bound before the engine starts: processes can share addresses, but not this socket.
-            let socket = self.control_socket.as_deref().map(ControlSocket::bind);
-            let socket = socket.transpose();
-            (
-                signals,
-                socket.map_err(|error| StartError::ControlSocket(error.to_string().into()))?,
-            )
+            let socket = ApplicationSocket::bind(self.control_socket.as_deref());
+            (signals, socket.map_err(StartError::ControlSocket)?)
         };
         let engine = Engine::start(plan)?;
         let listening = engine.status().listening;
@@ -322,7 +325,6 @@ impl Server {
             stop_timeout,
             signals: SignalSource::new(signals, signals_later),
             socket,
-            started: StartTime::now(),
             stop: stop.clone(),
             stop_requested,
             tasks: self.tasks,
