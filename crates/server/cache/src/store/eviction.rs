@@ -280,7 +280,7 @@ mod tests {
 
     struct SimulatedTier {
         eviction: EvictionQueues,
-        usages: std::collections::HashMap<KeyHash, Arc<Usage>>,
+        usages: HashMap<KeyHash, Arc<Usage>>,
     }
 
     impl SimulatedTier {
