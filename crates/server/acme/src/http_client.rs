@@ -159,10 +159,13 @@ impl UrlClient {
         template: &RequestTemplate,
         body: Body,
     ) -> Result<UrlResponse, UrlRequestError> {
-        connection.set_connection_return(Rc::new(LastConnectionReturn {
-            idle: Rc::clone(&self.idle),
-            origin,
-        }));
+        // In clear text nothing would say that the name of another request still has this address.
+        if origin.tls.is_some() {
+            connection.set_connection_return(Rc::new(LastConnectionReturn {
+                idle: Rc::clone(&self.idle),
+                origin,
+            }));
+        }
         let request = ClientRequest {
             template: template.clone(),
             body,
@@ -230,14 +233,9 @@ impl LastConnection {
     /// The connection, if it leads to this server and can carry a request.
     fn take(&self, target: &UrlTarget<'_>, tls: Option<&Tls>) -> Option<(Origin, Http1Client)> {
         let (origin, mut connection) = self.0.take()?;
-        let is_same_server = match (tls, &origin.address) {
-            // TLS is of one name.
-            (Some(_), Address::Ip(address)) => {
-                origin.tls.as_ref() == tls && address.port() == target.port
-            }
-            // In clear text nothing says that the name still has this address.
-            _ => false,
-        };
+        // TLS is of one name.
+        let is_same_server = origin.tls.as_ref() == tls
+            && matches!(&origin.address, Address::Ip(address) if address.port() == target.port);
         (is_same_server && connection.is_usable()).then_some((origin, connection))
     }
 }
@@ -298,3 +296,42 @@ impl fmt::Display for UrlRequestError {
 }
 
 impl std::error::Error for UrlRequestError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_to_connect_and_what_to_ask_for() {
+        for (url, expected) in [
+            (
+                "https://ca.example/dir",
+                Some((true, "ca.example", 443, "ca.example", "/dir")),
+            ),
+            (
+                "http://a.example",
+                Some((false, "a.example", 80, "a.example", "/")),
+            ),
+            (
+                "http://a.example:81/b?c",
+                Some((false, "a.example", 81, "a.example:81", "/b?c")),
+            ),
+            (
+                "https://u:p@a.example/",
+                Some((true, "a.example", 443, "a.example", "/")),
+            ),
+            (
+                "https://[::1]:8443/x",
+                Some((true, "::1", 8443, "[::1]:8443", "/x")),
+            ),
+            ("ftp://a.example/", None),
+            ("/path", None),
+        ] {
+            let uri: Uri = url.parse().unwrap();
+            let target = UrlTarget::of(&uri).ok();
+            let found =
+                target.map(|own| (own.is_secure, own.host, own.port, own.authority, own.path));
+            assert_eq!(found, expected, "{url}");
+        }
+    }
+}
