@@ -1,0 +1,205 @@
+//! The facts that conditions are about, each with its name, its type and when it is known.
+
+use std::fmt;
+
+/// A fact of a request or a response.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fact {
+    kind: FactKind,
+    /// The name after the first dot, for facts that have one: of a field, a cookie, a parameter.
+    name: Option<Box<str>>,
+}
+
+/// When a fact is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// From the head of the request on.
+    Request,
+    /// From the head of the response on.
+    Response,
+}
+
+/// What the values of a fact are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// Bytes, compared as they are.
+    Text,
+    /// One of a few words.
+    Word(&'static [&'static str]),
+    /// A path, in its normal form.
+    Path,
+    /// A host, in lower case.
+    Host,
+    /// An address of a client.
+    Address,
+    /// A whole number.
+    Number(Unit),
+    /// True or false.
+    Flag,
+}
+
+/// The unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of something, or a code.
+    Count,
+    /// Bytes: `10`, `10kb`, `1mb`.
+    Bytes,
+    /// Milliseconds: `250ms`, `2s`, `1m`, `1h`.
+    Time,
+    /// Hundredths of a percent: `50%`.
+    Share,
+    /// Minutes since midnight: `08:30`.
+    Clock,
+}
+
+macro_rules! facts {
+    ($($variant:ident $name:literal $type:expr, $stage:ident, $named:literal, $about:literal;)*) => {
+        /// The facts, without the names of fields, cookies and parameters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FactKind {
+            $(#[doc = $about] $variant,)*
+        }
+
+        /// All facts.
+        pub const FACTS: &[FactKind] = &[$(FactKind::$variant,)*];
+
+        impl FactKind {
+            /// The name in conditions; for facts with a name, the part before it.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What its values are.
+            pub fn value_type(self) -> ValueType {
+                match self { $(Self::$variant => $type,)* }
+            }
+
+            /// When it is known.
+            pub fn stage(self) -> Stage {
+                match self { $(Self::$variant => Stage::$stage,)* }
+            }
+
+            /// Whether a name follows, as in `header.accept`.
+            pub fn is_named(self) -> bool {
+                match self { $(Self::$variant => $named,)* }
+            }
+
+            /// What it is, in words.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$variant => $about,)* }
+            }
+        }
+    };
+}
+
+use ValueType::{Address, Flag, Host, Number, Path, Text, Word};
+
+facts! {
+    Client "client" Address, Request, false, "The address of the client, as trusted proxies name it.";
+    Country "client.country" Text, Request, false, "The country of the client's address, two letters (ISO 3166-1), by `[global] geo`.";
+    AutonomousSystem "client.asn" Number(Unit::Count), Request, false, "The number of the autonomous system of the client's address.";
+    Scheme "scheme" Word(&["http", "https"]), Request, false, "The scheme of the request.";
+    RequestHost "host" Host, Request, false, "The host of the request, in lower case and without port.";
+    Method "method" Text, Request, false, "The method, which is case-sensitive (RFC 9110 section 9.1).";
+    RequestPath "path" Path, Request, false, "The path in its normal form, decoded.";
+    QueryText "query" Text, Request, false, "The whole query, as it was sent.";
+    QueryParameter "query." Text, Request, true, "A parameter of the query, decoded. Each value counts if it is there several times.";
+    RequestField "header." Text, Request, true, "A header field of the request. Each line counts if there are several.";
+    Cookie "cookie." Text, Request, true, "A cookie.";
+    UserAgent "user_agent" Text, Request, false, "The field `User-Agent`.";
+    Referer "referer" Text, Request, false, "The field `Referer`.";
+    RequestType "content_type" Text, Request, false, "The media type of the request's body, in lower case and without parameters.";
+    RequestLength "content_length" Number(Unit::Bytes), Request, false, "The length of the request's body, if it is known.";
+    Protocol "protocol" Word(&["http/1.0", "http/1.1", "h2", "h3"]), Request, false, "The protocol of the request.";
+    IsTls "tls" Flag, Request, false, "Whether the connection has TLS.";
+    TlsVersion "tls.version" Word(&["1.2", "1.3"]), Request, false, "The version of TLS.";
+    TlsCipher "tls.cipher" Text, Request, false, "The cipher suite of TLS, as IANA names it.";
+    ServerNameIndication "tls.sni" Host, Request, false, "The server name of the TLS handshake (RFC 6066 section 3).";
+    TlsAlpn "tls.alpn" Text, Request, false, "The protocol that ALPN chose (RFC 7301).";
+    TlsFingerprint "tls.ja4" Text, Request, false, "The fingerprint of the ClientHello.";
+    CertificateSubject "certificate.subject" Text, Request, false, "The subject of the verified client certificate (RFC 4514).";
+    CertificateIssuer "certificate.issuer" Text, Request, false, "The issuer of the verified client certificate.";
+    CertificateSerial "certificate.serial" Text, Request, false, "The serial number of the verified client certificate, in hexadecimal digits.";
+    Claim "claim." Text, Request, true, "A claim of the verified JSON Web Token (RFC 7519).";
+    User "user" Text, Request, false, "The authenticated user.";
+    Bot "bot" Text, Request, false, "The verified name of an automated client (RFC 9421 signatures, or reverse and forward DNS).";
+    TimeOfDay "time" Number(Unit::Clock), Request, false, "The time of day, in the zone of the configuration.";
+    Weekday "weekday" Word(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), Request, false, "The day of the week.";
+    Tag "tag." Flag, Request, true, "Whether an earlier rule has set this tag.";
+    Exceeded "limit." Flag, Request, true, "Whether this limit is exceeded for the request.";
+    Misbehaviour "misbehaviour" Number(Unit::Count), Request, false, "What the client has done wrong in the last minutes.";
+    Load "load" Number(Unit::Share), Request, false, "The share of the CPU that this server's workers use.";
+    Status "status" Number(Unit::Count), Response, false, "The status code of the response.";
+    ResponseField "response." Text, Response, true, "A header field of the response.";
+    ResponseType "response_type" Text, Response, false, "The media type of the response, in lower case and without parameters.";
+    ResponseLength "response_length" Number(Unit::Bytes), Response, false, "The length of the response's body, if it is known.";
+    TimeTaken "time_taken" Number(Unit::Time), Response, false, "The time since the request arrived.";
+    CacheOutcome "cache" Word(&["hit", "miss", "stale", "updating", "revalidated", "bypass"]), Response, false, "What the cache did.";
+    Upstream "upstream" Text, Response, false, "The name of the upstream that responded.";
+}
+
+impl Fact {
+    /// The fact of this name, such as `path` or `header.accept`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(kind) = FACTS
+            .iter()
+            .find(|kind| !kind.is_named() && kind.name() == text)
+        {
+            return Some(Self {
+                kind: *kind,
+                name: None,
+            });
+        }
+        FACTS
+            .iter()
+            .filter(|kind| kind.is_named())
+            .find_map(|kind| {
+                let name = text.strip_prefix(kind.name())?;
+                // Names of fields are case-insensitive (RFC 9110 section 5.1); others are not.
+                let is_field = matches!(kind, FactKind::RequestField | FactKind::ResponseField);
+                let name = if is_field {
+                    name.to_ascii_lowercase()
+                } else {
+                    name.to_owned()
+                };
+                (!name.is_empty()).then(|| Self {
+                    kind: *kind,
+                    name: Some(name.into()),
+                })
+            })
+    }
+
+    /// The fact without its name.
+    pub fn kind(&self) -> FactKind {
+        self.kind
+    }
+
+    /// The name of a field, a cookie or a parameter.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Whether a request can have several values of it at once.
+    pub fn is_multiple(&self) -> bool {
+        matches!(
+            self.kind,
+            FactKind::QueryParameter
+                | FactKind::RequestField
+                | FactKind::ResponseField
+                | FactKind::Cookie
+                | FactKind::Claim
+        )
+    }
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}{}",
+            self.kind.name(),
+            self.name.as_deref().unwrap_or_default()
+        )
+    }
+}

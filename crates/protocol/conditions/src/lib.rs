@@ -1,0 +1,43 @@
+//! Conditions on requests and responses: `path matches "/api/**" and not client in @office`.
+//!
+//! A condition is checked and compiled when a configuration is loaded ([`Definitions::compile`]), and evaluated for each
+//! request ([`Condition::holds`]) by what a server knows of it ([`Facts`]).
+//!
+//! # Modules
+//!
+//! - `fact`: what conditions can be about, each with its type ([`FactKind`]).
+//! - `token`, `syntax`: what is written. `check`: names, types and values; `number`: numbers with units; `possible`: conditions that
+//!   can never be true.
+//! - `expression`: what is evaluated. `network_set`: networks.
+//!
+//! # Decisions
+//!
+//! - **The language is our own.** CEL has types that are known only when it is evaluated, and its crate (`cel`) interprets a tree of
+//!   values that are copied for each step: a comparison of a number with a text, a network that is none and two methods at once
+//!   would be found by a request, not by `apus check`.
+//! - **A fact without a value is equal to nothing**, so that a comparison is true or false, never unknown: `header.x == "1"` does not hold without
+//!   the field, and `header.x != "1"` is `not header.x == "1"`. The order of evaluation cannot change a result.
+//! - **Each value counts** of a field, a cookie or a parameter that came several times: what one of two readers would see decides.
+//!
+//! # Tests
+//!
+//! `tests/it`: mistakes with their places (`mistakes`), results (`results`), and random conditions beside an interpreter of the text
+//! (`oracle`).
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod expression;
+mod fact;
+mod mistake;
+mod network_set;
+mod number;
+mod possible;
+mod syntax;
+mod token;
+
+pub use check::{Definitions, InvalidName, List};
+pub use expression::{Condition, Facts};
+pub use fact::{FACTS, Fact, FactKind, Stage, Unit, ValueType};
+pub use mistake::Mistake;
+pub use network_set::NetworkSet;
