@@ -1,36 +1,33 @@
 //! From what is written to what is evaluated: names are looked up, types are compared, and values are compiled.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use apus_http::Network;
 use apus_patterns::{Glob, ServerName, ServerNames};
+use jiff::tz::TimeZone;
 use regex::bytes::Regex;
 
 use crate::expression::{Condition, Expression, Question, Test};
-use crate::fact::{FACTS, Fact, Unit, ValueType};
+use crate::fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
+use crate::list::{ConditionList, TextSet};
 use crate::mistake::Mistake;
 use crate::network_set::NetworkSet;
 use crate::number::parse_number;
 use crate::possible::contradiction;
+use crate::share;
 use crate::syntax::{ComparisonSyntax, Operator, Spanned, Syntax, Value, parse};
 
 /// The conditions and lists that have names.
 #[derive(Debug, Default)]
 pub struct Definitions {
     conditions: BTreeMap<String, Condition>,
-    lists: BTreeMap<String, List>,
-}
-
-/// A list of values, which a condition names with `@`.
-#[derive(Clone, Debug)]
-pub enum List {
-    /// Networks, for `client`.
-    Networks(Arc<NetworkSet>),
-    /// Texts, for other facts.
-    Texts(Arc<Vec<String>>),
+    lists: BTreeMap<String, ConditionList>,
+    /// The names of lists that are read from files.
+    changing: BTreeSet<String>,
+    zone: Option<TimeZone>,
 }
 
 impl Definitions {
@@ -51,24 +48,63 @@ impl Definitions {
         Ok(())
     }
 
-    /// Gives a list a name.
-    pub fn define_list(&mut self, name: &str, list: List) {
+    /// Gives a list a name whose values are those of a file: what can never be true today may be so tomorrow.
+    pub fn define_changing_list(&mut self, name: &str, list: ConditionList) {
+        self.changing.insert(name.to_owned());
         self.lists.insert(name.to_owned(), list);
     }
 
-    /// Compiles a condition.
+    /// Gives a list a name.
+    pub fn define_list(&mut self, name: &str, list: ConditionList) {
+        self.lists.insert(name.to_owned(), list);
+    }
+
+    /// Sets the zone of times in conditions that are compiled from now on. By default that of the system.
+    pub fn set_zone(&mut self, zone: TimeZone) {
+        self.zone = Some(zone);
+    }
+
+    /// Compiles a condition whose facts have to be known at a stage.
     ///
     /// # Errors
     /// All mistakes in it, each with its place.
-    pub fn compile(&self, text: &str) -> Result<Condition, Vec<Mistake>> {
+    pub fn compile(&self, text: &str, stage: FactStage) -> Result<Condition, Vec<Mistake>> {
         let syntax = parse(text).map_err(|mistake| vec![mistake])?;
+        self.check(&syntax, 0..text.len(), stage)
+    }
+
+    /// Compiles a condition that is a table: all its facts have to have one of their values. Paths and hosts are patterns,
+    /// texts after `~` are regular expressions, and after `~*` regular expressions without regard to case. Places of mistakes are
+    /// positions in `fields`.
+    ///
+    /// # Errors
+    /// All mistakes in it.
+    pub fn compile_table(
+        &self,
+        fields: &[TableField],
+        stage: FactStage,
+    ) -> Result<Condition, Vec<Mistake>> {
+        let parts = fields
+            .iter()
+            .enumerate()
+            .map(|(at, field)| field.syntax(at));
+        self.check(&Syntax::All(parts.collect()), 0..fields.len(), stage)
+    }
+
+    fn check(
+        &self,
+        syntax: &Syntax,
+        whole: Range<usize>,
+        stage: FactStage,
+    ) -> Result<Condition, Vec<Mistake>> {
         let mut checker = Checker {
             definitions: self,
             mistakes: Vec::new(),
+            stage,
         };
-        let compiled = checker.condition(&syntax);
+        let compiled = checker.condition(syntax);
         if let Some(why) = compiled.as_ref().and_then(contradiction) {
-            checker.mistakes.push(Mistake::new(0..text.len(), why));
+            checker.mistakes.push(Mistake::new(whole, why));
         }
         match compiled {
             Some(condition) if checker.mistakes.is_empty() => Ok(condition),
@@ -77,13 +113,114 @@ impl Definitions {
     }
 }
 
+/// The names in a condition that may be those of other conditions. None if it cannot be read.
+pub fn names_in(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Ok(syntax) = parse(text) {
+        collect_names(&syntax, &mut names);
+    }
+    names
+}
+
+fn collect_names(syntax: &Syntax, names: &mut Vec<String>) {
+    match syntax {
+        Syntax::Any(parts) | Syntax::All(parts) => {
+            parts.iter().for_each(|part| collect_names(part, names));
+        }
+        Syntax::Not(inner) => collect_names(inner, names),
+        Syntax::Name(name) => names.push(name.value.clone()),
+        Syntax::Exists(_) | Syntax::Comparison(_) => {}
+    }
+}
+
 /// A name that a condition cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidName;
 
+/// A fact of a condition that is a table, and its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableField {
+    /// The fact, as it stands in conditions.
+    pub fact: String,
+    /// What it is compared with.
+    pub values: TableValues,
+}
+
+/// What a fact is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableValues {
+    /// Whether it is true.
+    Flag(bool),
+    /// One of these.
+    Texts(Vec<String>),
+}
+
+impl TableField {
+    fn syntax(&self, at: usize) -> Syntax {
+        let place = at..at.saturating_add(1);
+        let name = Spanned {
+            value: self.fact.clone(),
+            place: place.clone(),
+        };
+        let texts = match &self.values {
+            TableValues::Flag(true) => return Syntax::Name(name),
+            TableValues::Flag(false) => return Syntax::Not(Box::new(Syntax::Name(name))),
+            TableValues::Texts(texts) => texts,
+        };
+        let (expressions, others): (Vec<&String>, Vec<&String>) =
+            texts.iter().partition(|text| text.starts_with('~'));
+        let is_pattern = Fact::parse(&self.fact).is_some_and(|fact| {
+            matches!(fact.kind().value_type(), ValueType::Path | ValueType::Host)
+        });
+        let comparison = |operator, values: Vec<Value>| {
+            let spanned = values.into_iter().map(|value| Spanned {
+                value,
+                place: place.clone(),
+            });
+            Syntax::Comparison(ComparisonSyntax {
+                fact: name.clone(),
+                operator: Spanned {
+                    value: operator,
+                    place: place.clone(),
+                },
+                values: spanned.collect(),
+                is_list: false,
+            })
+        };
+        let mut parts: Vec<Syntax> = expressions
+            .iter()
+            .map(|text| {
+                let text = text.trim_start_matches('~');
+                let text = match text.strip_prefix('*') {
+                    Some(text) => format!("(?i){text}"),
+                    None => text.to_owned(),
+                };
+                comparison(Operator::Regex, vec![Value::Text(text)])
+            })
+            .collect();
+        if !others.is_empty() || parts.is_empty() {
+            let operator = if is_pattern {
+                Operator::Matches
+            } else {
+                Operator::In
+            };
+            let values = others.iter().map(|text| match text.strip_prefix('@') {
+                Some(list) => Value::List(list.to_owned()),
+                None => Value::Text((*text).clone()),
+            });
+            parts.push(comparison(operator, values.collect()));
+        }
+        match parts.len() {
+            1 => parts.pop().unwrap_or(Syntax::Any(Vec::new())),
+            _ => Syntax::Any(parts),
+        }
+    }
+}
+
 struct Checker<'a> {
     definitions: &'a Definitions,
     mistakes: Vec<Mistake>,
+    stage: FactStage,
 }
 
 impl Checker<'_> {
@@ -95,10 +232,10 @@ impl Checker<'_> {
             Syntax::All(parts) => Expression::All(self.parts(parts)?),
             Syntax::Not(inner) => Expression::Not(self.condition(inner)?),
             Syntax::Name(name) => return self.name(name),
-            Syntax::Exists(name) => Expression::Test(Test {
-                fact: self.existing(name)?,
-                question: Question::Exists,
-            }),
+            Syntax::Exists(name) => {
+                let fact = self.existing(name)?;
+                Expression::Test(self.test(fact, Question::Exists))
+            }
             Syntax::Comparison(comparison) => self.comparison(comparison)?,
         };
         Some(Condition(Arc::new(expression)))
@@ -112,7 +249,16 @@ impl Checker<'_> {
     /// A flag, or a condition with a name.
     fn name(&mut self, name: &Spanned<String>) -> Option<Condition> {
         if let Some(condition) = self.definitions.conditions.get(&name.value) {
-            return Some(condition.clone());
+            let condition = condition.clone();
+            if condition.stage() > self.stage {
+                let message = format!(
+                    "`{}` is about what is {}",
+                    name.value,
+                    too_late(condition.stage())
+                );
+                return self.mistake(&name.place, message);
+            }
+            return Some(condition);
         }
         let fact = self.fact(name)?;
         if fact.kind().value_type() != ValueType::Flag {
@@ -121,10 +267,24 @@ impl Checker<'_> {
                 format!("`{fact}` is not true or false: compare it, or ask `{fact} exists`"),
             );
         }
-        Some(Condition(Arc::new(Expression::Test(Test {
+        let test = self.test(fact, Question::IsTrue);
+        Some(Condition(Arc::new(Expression::Test(test))))
+    }
+
+    fn test(&self, fact: Fact, question: Question) -> Test {
+        let is_time = matches!(fact.kind(), FactKind::TimeOfDay | FactKind::Weekday);
+        let zone = || {
+            self.definitions
+                .zone
+                .clone()
+                .unwrap_or_else(TimeZone::system)
+        };
+        Test {
             fact,
-            question: Question::IsTrue,
-        }))))
+            question,
+            zone: is_time.then(zone),
+            may_change: false,
+        }
     }
 
     fn existing(&mut self, name: &Spanned<String>) -> Option<Fact> {
@@ -152,7 +312,37 @@ impl Checker<'_> {
             self.mistakes
                 .push(Mistake::new(name.place.clone(), message));
         }
-        found
+        let found = found?;
+        if found.kind() == FactKind::Share {
+            self.check_share(&found, &name.place)?;
+        }
+        let stage = found.kind().stage();
+        if stage > self.stage {
+            return self.mistake(&name.place, format!("`{found}` is {}", too_late(stage)));
+        }
+        Some(found)
+    }
+
+    /// What a share is of is a fact whose values are texts.
+    fn check_share(&mut self, share: &Fact, place: &Range<usize>) -> Option<()> {
+        let name = share.name().unwrap_or_default();
+        if name == share::REQUEST {
+            return Some(());
+        }
+        let Some(of) = Fact::parse(name) else {
+            return self.mistake(
+                place,
+                format!("unknown fact `{name}` behind `share.`; there are `share.request`, `share.client`, `share.cookie.NAME` and others"),
+            );
+        };
+        let is_text = !matches!(
+            of.kind().value_type(),
+            ValueType::Number(_) | ValueType::Flag
+        ) && of.kind() != FactKind::Weekday;
+        if !is_text || of.kind().stage() > self.stage {
+            return self.mistake(place, format!("there is no share of `{of}` here"));
+        }
+        Some(())
     }
 
     fn mistake<T>(&mut self, place: &Range<usize>, message: impl Into<String>) -> Option<T> {
@@ -180,7 +370,14 @@ impl Checker<'_> {
             ValueType::Number(unit) => self.numbers(comparison, unit),
             value_type => self.texts(comparison, value_type),
         }?;
-        let test = Expression::Test(Test { fact, question });
+        let may_change = comparison.values.iter().any(|value| match &value.value {
+            Value::List(name) => self.definitions.changing.contains(name),
+            Value::Text(_) | Value::Word(_) => false,
+        });
+        let test = Expression::Test(Test {
+            may_change,
+            ..self.test(fact, question)
+        });
         Some(match operator {
             Operator::Unequal | Operator::NoRegex => Expression::Not(Condition(Arc::new(test))),
             _ => test,
@@ -202,8 +399,8 @@ impl Checker<'_> {
         for value in &comparison.values {
             match &value.value {
                 Value::List(name) => match self.definitions.lists.get(name) {
-                    Some(List::Networks(set)) => listed.push(Arc::clone(set)),
-                    Some(List::Texts(_)) => {
+                    Some(ConditionList::Networks(set)) => listed.push(Arc::clone(set)),
+                    Some(ConditionList::Texts(_)) => {
                         return self
                             .mistake(&value.place, format!("`@{name}` is not a list of networks"));
                     }
@@ -281,17 +478,19 @@ impl Checker<'_> {
         let operator = comparison.operator.value;
         let mut values: Vec<Spanned<String>> = Vec::new();
         for value in &comparison.values {
-            let mut push = |text: &str| {
-                values.push(Spanned {
-                    value: text.to_owned(),
-                    place: value.place.clone(),
-                })
-            };
             match &value.value {
-                Value::Text(text) | Value::Word(text) => push(text),
+                Value::Text(text) | Value::Word(text) => values.push(Spanned {
+                    value: text.clone(),
+                    place: value.place.clone(),
+                }),
                 Value::List(name) => match self.definitions.lists.get(name) {
-                    Some(List::Texts(texts)) => texts.iter().for_each(|text| push(text)),
-                    Some(List::Networks(_)) => {
+                    Some(ConditionList::Texts(texts)) => {
+                        values.extend(texts.whole.iter().map(|text| Spanned {
+                            value: String::from_utf8_lossy(text).into_owned(),
+                            place: value.place.clone(),
+                        }));
+                    }
+                    Some(ConditionList::Networks(_)) => {
                         return self.mistake(
                             &value.place,
                             format!("`@{name}` is a list of networks: compare `client` with it"),
@@ -311,7 +510,10 @@ impl Checker<'_> {
             Operator::Equal | Operator::Unequal | Operator::In => {
                 self.whole_texts(&mut values, value_type)
             }
-            Operator::Contains => Some(Question::Contains(bytes(&values))),
+            Operator::Contains => match TextSet::new(values.iter().map(|value| &value.value)) {
+                Ok(texts) => Some(Question::Contains(texts)),
+                Err(error) => self.mistake(&comparison.operator.place, error.to_string()),
+            },
             Operator::StartsWith => Some(Question::StartsWith(bytes(&values))),
             Operator::EndsWith => Some(Question::EndsWith(bytes(&values))),
             Operator::Matches => self.patterns(&values, value_type, &comparison.operator.place),
@@ -416,6 +618,17 @@ impl Checker<'_> {
             format!("unknown list `@{name}`; defined are {}", known.join(", "))
         };
         self.mistake(place, message)
+    }
+}
+
+/// When facts of a stage are known, for a place that is before.
+fn too_late(stage: FactStage) -> &'static str {
+    match stage {
+        FactStage::Request => "known from the head of the request on",
+        FactStage::Authentication => {
+            "known after the authentication: in limits, and in rules for responses"
+        }
+        FactStage::Response => "known with the response: in rules with `on = \"response\"`",
     }
 }
 

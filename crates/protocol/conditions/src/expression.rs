@@ -1,31 +1,18 @@
 //! Compiled conditions: what is evaluated for each request.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use apus_patterns::{Glob, ServerNames};
+use jiff::tz::TimeZone;
 use regex::bytes::Regex;
 
-use crate::fact::{Fact, Stage};
+use crate::fact::{Fact, FactKind, FactStage, ValueType};
+use crate::facts::Facts;
+use crate::list::TextSet;
 use crate::network_set::NetworkSet;
-
-/// What is known of a request and its response. A fact that is not known has no value.
-pub trait Facts {
-    /// Calls `each` with the values of a text, until it returns `true`; returns whether it did.
-    fn any_text(&self, fact: &Fact, each: &mut dyn FnMut(Cow<'_, [u8]>) -> bool) -> bool;
-
-    /// A number, in the unit of its type.
-    fn number(&self, fact: &Fact) -> Option<u64>;
-
-    /// The address of the client; `None` for a Unix socket.
-    fn address(&self) -> Option<IpAddr>;
-
-    /// Whether something is true of the request.
-    fn flag(&self, fact: &Fact) -> bool;
-}
+use crate::share;
 
 /// A compiled condition, which many places may share.
 #[derive(Clone, Debug)]
@@ -44,6 +31,10 @@ pub(crate) enum Expression {
 pub(crate) struct Test {
     pub(crate) fact: Fact,
     pub(crate) question: Question,
+    /// The zone of a time.
+    pub(crate) zone: Option<TimeZone>,
+    /// Whether its values are those of a file, so that others may be there tomorrow.
+    pub(crate) may_change: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +42,7 @@ pub(crate) enum Question {
     IsTrue,
     Exists,
     IsOneOf(HashSet<Box<[u8]>>),
-    Contains(Vec<Box<[u8]>>),
+    Contains(TextSet),
     StartsWith(Vec<Box<[u8]>>),
     EndsWith(Vec<Box<[u8]>>),
     Regex(Regex),
@@ -72,11 +63,32 @@ impl Condition {
         }
     }
 
+    /// Why the condition does not hold, in a few words: the first fact that is not as it would have to be.
+    pub fn why_not(&self, facts: &dyn Facts) -> String {
+        match &*self.0 {
+            Expression::All(parts) => {
+                let failing = parts.iter().find(|part| !part.holds(facts));
+                failing.map_or_else(String::new, |part| part.why_not(facts))
+            }
+            Expression::Any(parts) => {
+                let reasons: Vec<_> = parts.iter().map(|part| part.why_not(facts)).collect();
+                reasons.join(", ")
+            }
+            Expression::Not(inner) => match &*inner.0 {
+                Expression::Test(test) => test.value(facts),
+                _ => "what must not hold does".to_owned(),
+            },
+            Expression::Test(test) => test.value(facts),
+        }
+    }
+
     /// When all its facts are known.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> FactStage {
         let of = |parts: &[Self]| parts.iter().map(Self::stage).max();
         match &*self.0 {
-            Expression::Any(parts) | Expression::All(parts) => of(parts).unwrap_or(Stage::Request),
+            Expression::Any(parts) | Expression::All(parts) => {
+                of(parts).unwrap_or(FactStage::Request)
+            }
             Expression::Not(inner) => inner.stage(),
             Expression::Test(test) => test.fact.kind().stage(),
         }
@@ -99,19 +111,68 @@ impl Test {
         match &self.question {
             Question::IsTrue => facts.flag(&self.fact),
             Question::Exists => self.exists(facts),
-            Question::Networks(set) => match facts.address() {
-                Some(address) => set.contains(address),
-                None => set.contains_unix(),
-            },
-            Question::Numbers(ranges) => facts
-                .number(&self.fact)
+            Question::Networks(set) => set.has_client(facts.address()),
+            Question::Numbers(ranges) => self
+                .number(facts)
                 .is_some_and(|number| ranges.iter().any(|range| range.contains(&number))),
+            text if self.fact.kind() == FactKind::Weekday => {
+                const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+                let day = self.local(facts).weekday().to_monday_zero_offset();
+                let day = usize::try_from(day).ok().and_then(|day| DAYS.get(day));
+                day.is_some_and(|day| text.is_met_by(day.as_bytes()))
+            }
             text => facts.any_text(&self.fact, &mut |value| text.is_met_by(&value)),
         }
     }
 
+    /// The fact and its value.
+    fn value(&self, facts: &dyn Facts) -> String {
+        let fact = &self.fact;
+        if fact.kind().value_type() == ValueType::Flag {
+            let is = if facts.flag(fact) { "is" } else { "is not" };
+            return format!("`{fact}` {is} true");
+        }
+        if let Question::Networks(_) = self.question {
+            return match facts.address() {
+                Some(address) => format!("`client` is {address}"),
+                None => "the client is behind a Unix socket".to_owned(),
+            };
+        }
+        if let Some(number) = self.number(facts) {
+            return format!("`{fact}` is {number}");
+        }
+        let mut values = Vec::new();
+        facts.any_text(fact, &mut |value| {
+            values.push(format!("\"{}\"", value.escape_ascii()));
+            false
+        });
+        if values.is_empty() {
+            format!("there is no `{fact}`")
+        } else {
+            format!("`{fact}` is {}", values.join(" and "))
+        }
+    }
+
     fn exists(&self, facts: &dyn Facts) -> bool {
-        facts.number(&self.fact).is_some() || facts.any_text(&self.fact, &mut |_| true)
+        self.number(facts).is_some() || facts.any_text(&self.fact, &mut |_| true)
+    }
+
+    fn number(&self, facts: &dyn Facts) -> Option<u64> {
+        match self.fact.kind() {
+            FactKind::TimeOfDay => {
+                let time = self.local(facts);
+                let hours = u64::try_from(time.hour()).unwrap_or_default();
+                let minutes = u64::try_from(time.minute()).unwrap_or_default();
+                Some(hours.saturating_mul(60).saturating_add(minutes))
+            }
+            FactKind::Share => share::of(self.fact.name()?, facts),
+            _ => facts.number(&self.fact),
+        }
+    }
+
+    fn local(&self, facts: &dyn Facts) -> jiff::Zoned {
+        let zone = self.zone.clone().unwrap_or(TimeZone::UTC);
+        facts.now().to_zoned(zone)
     }
 }
 
@@ -121,7 +182,7 @@ impl Question {
         match self {
             Self::Exists => true,
             Self::IsOneOf(values) => values.contains(value),
-            Self::Contains(parts) => parts.iter().any(|part| contains(value, part)),
+            Self::Contains(texts) => texts.is_part_of(value),
             Self::StartsWith(parts) => parts.iter().any(|part| value.starts_with(part)),
             Self::EndsWith(parts) => parts.iter().any(|part| value.ends_with(part)),
             Self::Regex(regex) => regex.is_match(value),
@@ -132,8 +193,4 @@ impl Question {
             Self::IsTrue | Self::Networks(_) | Self::Numbers(_) => false,
         }
     }
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }

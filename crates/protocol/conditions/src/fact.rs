@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What the cache can have done ([`apus_http::fields::CacheResult`]).
+const CACHE_RESULTS: &[&str] = &["hit", "stale", "revalidated", "expired", "miss", "bypass"];
+
 /// A fact of a request or a response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fact {
@@ -12,9 +15,11 @@ pub struct Fact {
 
 /// When a fact is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum FactStage {
     /// From the head of the request on.
     Request,
+    /// From the authentication of the user on.
+    Authentication,
     /// From the head of the response on.
     Response,
 }
@@ -76,8 +81,8 @@ macro_rules! facts {
             }
 
             /// When it is known.
-            pub fn stage(self) -> Stage {
-                match self { $(Self::$variant => Stage::$stage,)* }
+            pub fn stage(self) -> FactStage {
+                match self { $(Self::$variant => FactStage::$stage,)* }
             }
 
             /// Whether a name follows, as in `header.accept`.
@@ -97,8 +102,6 @@ use ValueType::{Address, Flag, Host, Number, Path, Text, Word};
 
 facts! {
     Client "client" Address, Request, false, "The address of the client, as trusted proxies name it.";
-    Country "client.country" Text, Request, false, "The country of the client's address, two letters (ISO 3166-1), by `[global] geo`.";
-    AutonomousSystem "client.asn" Number(Unit::Count), Request, false, "The number of the autonomous system of the client's address.";
     Scheme "scheme" Word(&["http", "https"]), Request, false, "The scheme of the request.";
     RequestHost "host" Host, Request, false, "The host of the request, in lower case and without port.";
     Method "method" Text, Request, false, "The method, which is case-sensitive (RFC 9110 section 9.1).";
@@ -116,27 +119,20 @@ facts! {
     TlsVersion "tls.version" Word(&["1.2", "1.3"]), Request, false, "The version of TLS.";
     TlsCipher "tls.cipher" Text, Request, false, "The cipher suite of TLS, as IANA names it.";
     ServerNameIndication "tls.sni" Host, Request, false, "The server name of the TLS handshake (RFC 6066 section 3).";
-    TlsAlpn "tls.alpn" Text, Request, false, "The protocol that ALPN chose (RFC 7301).";
-    TlsFingerprint "tls.ja4" Text, Request, false, "The fingerprint of the ClientHello.";
     CertificateSubject "certificate.subject" Text, Request, false, "The subject of the verified client certificate (RFC 4514).";
-    CertificateIssuer "certificate.issuer" Text, Request, false, "The issuer of the verified client certificate.";
     CertificateSerial "certificate.serial" Text, Request, false, "The serial number of the verified client certificate, in hexadecimal digits.";
-    Claim "claim." Text, Request, true, "A claim of the verified JSON Web Token (RFC 7519).";
-    User "user" Text, Request, false, "The authenticated user.";
-    Bot "bot" Text, Request, false, "The verified name of an automated client (RFC 9421 signatures, or reverse and forward DNS).";
+    User "user" Text, Authentication, false, "The user whom `basic_auth` or `jwt` authenticated, or the subject of the verified client certificate.";
     TimeOfDay "time" Number(Unit::Clock), Request, false, "The time of day, in the zone of the configuration.";
     Weekday "weekday" Word(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), Request, false, "The day of the week.";
+    Share "share." Number(Unit::Share), Request, true, "The share in which a value of a fact falls, as in `share.client < 10%`: always the same for the same value. `share.request` is another one for each request.";
     Tag "tag." Flag, Request, true, "Whether an earlier rule has set this tag.";
-    Exceeded "limit." Flag, Request, true, "Whether this limit is exceeded for the request.";
-    Misbehaviour "misbehaviour" Number(Unit::Count), Request, false, "What the client has done wrong in the last minutes.";
-    Load "load" Number(Unit::Share), Request, false, "The share of the CPU that this server's workers use.";
     Status "status" Number(Unit::Count), Response, false, "The status code of the response.";
     ResponseField "response." Text, Response, true, "A header field of the response.";
     ResponseType "response_type" Text, Response, false, "The media type of the response, in lower case and without parameters.";
     ResponseLength "response_length" Number(Unit::Bytes), Response, false, "The length of the response's body, if it is known.";
-    TimeTaken "time_taken" Number(Unit::Time), Response, false, "The time since the request arrived.";
-    CacheOutcome "cache" Word(&["hit", "miss", "stale", "updating", "revalidated", "bypass"]), Response, false, "What the cache did.";
-    Upstream "upstream" Text, Response, false, "The name of the upstream that responded.";
+    TimeTaken "time_taken" Number(Unit::Time), Response, false, "The time from the head of the request to the head of the response.";
+    CacheOutcome "cache" Word(CACHE_RESULTS), Response, false, "What the cache did.";
+    Upstream "upstream" Text, Response, false, "The address of the origin or PHP pool that responded.";
 }
 
 impl Fact {
@@ -188,7 +184,6 @@ impl Fact {
                 | FactKind::RequestField
                 | FactKind::ResponseField
                 | FactKind::Cookie
-                | FactKind::Claim
         )
     }
 }

@@ -5,10 +5,11 @@
 //!
 //! # Modules
 //!
-//! - `fact`: what conditions can be about, each with its type ([`FactKind`]).
+//! - `fact`: what conditions can be about, each with its type ([`FactKind`]). `facts`: what they ask of a request.
 //! - `token`, `syntax`: what is written. `check`: names, types and values; `number`: numbers with units; `possible`: conditions that
 //!   can never be true.
-//! - `expression`: what is evaluated. `network_set`: networks.
+//! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
+//! - `request_facts`: what is known of an HTTP request and its response.
 //!
 //! # Decisions
 //!
@@ -29,15 +30,22 @@
 mod check;
 mod expression;
 mod fact;
+mod facts;
+mod list;
 mod mistake;
 mod network_set;
 mod number;
 mod possible;
+mod request_facts;
+mod share;
 mod syntax;
 mod token;
 
-pub use check::{Definitions, InvalidName, List};
-pub use expression::{Condition, Facts};
-pub use fact::{FACTS, Fact, FactKind, Stage, Unit, ValueType};
+pub use check::{Definitions, InvalidName, TableField, TableValues, names_in};
+pub use expression::Condition;
+pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
+pub use facts::Facts;
+pub use list::{ConditionList, TextSet, TooManyTexts};
 pub use mistake::Mistake;
 pub use network_set::NetworkSet;
+pub use request_facts::{RequestFacts, Tags};

@@ -10,14 +10,14 @@ const FIRST_BITS: u32 = 16;
 /// A set of networks.
 #[derive(Debug, Default)]
 pub struct NetworkSet {
-    v4: Ranges,
-    v6: Ranges,
+    v4: AddressRanges,
+    v6: AddressRanges,
     has_unix: bool,
 }
 
 /// Disjoint ranges of addresses in ascending order, and where those of each first 16 bits begin.
 #[derive(Debug, Default)]
-struct Ranges {
+struct AddressRanges {
     ranges: Vec<(u128, u128)>,
     /// For each value of the first bits, the first range that ends there or later. Empty if there are few ranges.
     starts: Vec<u32>,
@@ -37,8 +37,8 @@ impl NetworkSet {
             }
         }
         Self {
-            v4: Ranges::new(v4, 32),
-            v6: Ranges::new(v6, 128),
+            v4: AddressRanges::new(v4, 32),
+            v6: AddressRanges::new(v6, 128),
             has_unix,
         }
     }
@@ -52,8 +52,8 @@ impl NetworkSet {
             has_unix |= set.has_unix;
         }
         Self {
-            v4: Ranges::new(v4, 32),
-            v6: Ranges::new(v6, 128),
+            v4: AddressRanges::new(v4, 32),
+            v6: AddressRanges::new(v6, 128),
             has_unix,
         }
     }
@@ -64,6 +64,11 @@ impl NetworkSet {
             IpAddr::V4(ip) => self.v4.contains(u128::from(ip.to_bits()), 32),
             IpAddr::V6(ip) => self.v6.contains(ip.to_bits(), 128),
         }
+    }
+
+    /// Whether a client belongs to it, which has no address behind a Unix socket.
+    pub fn has_client(&self, address: Option<IpAddr>) -> bool {
+        address.map_or(self.has_unix, |address| self.contains(address))
     }
 
     /// Whether clients of Unix sockets belong to it.
@@ -93,7 +98,7 @@ fn range(address: u128, whole: u8, bits: u8) -> (u128, u128) {
     (address & !host, address | host)
 }
 
-impl Ranges {
+impl AddressRanges {
     fn new(mut found: Vec<(u128, u128)>, whole: u32) -> Self {
         found.sort_unstable();
         let mut ranges: Vec<(u128, u128)> = Vec::new();

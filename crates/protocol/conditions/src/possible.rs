@@ -30,6 +30,7 @@ struct Literal<'a> {
 fn conflict(parts: &[Condition]) -> Option<String> {
     let mut literals = Vec::new();
     collect(parts, &mut literals);
+    literals.retain(|literal| !literal.test.may_change);
     let mut seen: Vec<&Fact> = Vec::new();
     for literal in &literals {
         let fact = &literal.test.fact;

@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::mistake::Mistake;
-use crate::token::{Token, TokenKind, tokens};
+use crate::token::{ConditionToken, TokenKind, tokens};
 
 /// The most conditions within one another. They are read and checked by recursion.
 const MAX_DEPTH: usize = 64;
@@ -120,7 +120,7 @@ pub(crate) fn parse(text: &str) -> Result<Syntax, Mistake> {
 }
 
 struct Parser<'a> {
-    tokens: &'a [Token],
+    tokens: &'a [ConditionToken],
     end: usize,
     depth: usize,
 }
@@ -264,7 +264,7 @@ impl Parser<'_> {
     }
 
     fn take_word(&mut self, word: &str) -> bool {
-        let is_next = matches!(self.tokens.first(), Some(Token { kind: TokenKind::Word(next), .. }) if next == word);
+        let is_next = matches!(self.tokens.first(), Some(ConditionToken { kind: TokenKind::Word(next), .. }) if next == word);
         if is_next {
             self.advance();
         }

@@ -6,7 +6,7 @@ use crate::mistake::Mistake;
 
 /// A word of a condition, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct ConditionToken {
     pub(crate) kind: TokenKind,
     pub(crate) place: Range<usize>,
 }
@@ -41,7 +41,7 @@ const OTHER_SIGNS: [(&str, &str); 5] = [
 ];
 
 /// Splits a condition into its words.
-pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<ConditionToken>, Mistake> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -53,7 +53,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
             continue;
         }
         let (kind, len) = token(rest, at)?;
-        found.push(Token {
+        found.push(ConditionToken {
             kind,
             place: at..at + len,
         });

@@ -31,6 +31,8 @@ pub enum StepKind {
     Certificate,
     /// The site of the request.
     Site,
+    /// A rule whose condition holds, or the first one whose condition does not.
+    Rule,
     /// The path after a rewrite rule.
     Rewrite,
     /// The location of the path.
@@ -56,6 +58,7 @@ impl fmt::Display for StepKind {
         f.pad(match self {
             Self::Certificate => "tls",
             Self::Site => "site",
+            Self::Rule => "rule",
             Self::Rewrite => "rewrite",
             Self::Location => "location",
             Self::Handler => "handler",

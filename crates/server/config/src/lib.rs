@@ -55,6 +55,7 @@ mod table_schema;
 mod value;
 mod value_advice;
 mod variables;
+mod when;
 
 use std::error::Error;
 use std::path::Path;

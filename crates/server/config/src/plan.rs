@@ -17,7 +17,9 @@ use apus_php::handler::PhpSettings;
 use apus_php::plan::WorkerPoolPlan;
 use apus_private_files::PrivateFiles;
 use apus_proxy::ProxySettings;
-use apus_sites::{ForceHttps, Hsts, LocationPattern, LocationSettings, ReturnHandler, ServerName};
+use apus_sites::{
+    ForceHttps, Hsts, LocationPattern, LocationSettings, ReturnHandler, Rules, ServerName,
+};
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
@@ -124,8 +126,21 @@ pub struct SitePlan {
     pub handler: Option<HandlerPlan>,
     /// The settings for the whole site.
     pub settings: LocationSettings,
+    /// The rules that come before the locations: of all sites, then its own.
+    pub rules: Vec<Rules>,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
+}
+
+impl ServerPlan {
+    /// The rules of all sites and locations.
+    pub fn rules(&self) -> impl Iterator<Item = &Rules> {
+        self.sites.iter().flat_map(|site| {
+            let locations = site.locations.iter();
+            let of_locations = locations.filter_map(|location| location.rules.as_ref());
+            site.rules.iter().chain(of_locations)
+        })
+    }
 }
 
 /// Certificates of a site for names that are first seen in a handshake.
@@ -161,6 +176,8 @@ pub struct LocationPlan {
     pub handler: HandlerPlan,
     /// The settings of the location, which refine the settings of the site.
     pub settings: LocationSettings,
+    /// Its rules.
+    pub rules: Option<Rules>,
 }
 
 /// An address that a site listens on.

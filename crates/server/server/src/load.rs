@@ -19,10 +19,11 @@ use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
+use apus_sites::RuleCounters;
 use apus_transport::tls::KeyLogFile;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::assemble::{OriginServices, ProcessResources, assemble, groups};
@@ -59,6 +60,8 @@ pub(crate) struct PlanLoader {
     on_demand: Arc<OnDemandNames>,
     /// The secrets of session tickets, if they are stored.
     tickets: Arc<TicketSecrets>,
+    /// How often rules applied, also those of configurations before.
+    rule_counters: RuleCounters,
     /// The folder of certificates that are ordered, if the configuration names none. It belongs to the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -149,8 +152,34 @@ impl PlanLoader {
             challenges: Arc::default(),
             on_demand: Arc::default(),
             tickets: Arc::default(),
+            rule_counters: RuleCounters::default(),
             acme_folder: CertificateStore::default_folder(),
         }
+    }
+
+    /// How often each rule of a configuration applied.
+    pub(crate) fn rules_status(&self, config: &config::ServerPlan) -> Value {
+        let mut counts = Vec::new();
+        for rules in config.rules() {
+            let place = rules.place().to_owned();
+            let rules = rules.clone().counters(&self.rule_counters);
+            // The rules for all sites are those of each of them.
+            if counts.iter().any(|(known, _)| *known == place) {
+                continue;
+            }
+            counts.push((place, rules.counts()));
+        }
+        let counts = counts.iter().flat_map(|(_, counts)| counts);
+        counts
+            .map(|count| {
+                json!({
+                    "place": count.place,
+                    "rule": count.rule,
+                    "applied": count.applied,
+                    "dry_run": count.is_dry_run,
+                })
+            })
+            .collect()
     }
 
     /// What orders and renews the certificates of a configuration.
@@ -371,6 +400,7 @@ impl PlanLoader {
             challenges: &self.challenges,
             on_demand: &self.on_demand,
             tickets: &self.tickets,
+            rule_counters: &self.rule_counters,
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -439,6 +469,7 @@ impl PlanLoader {
             challenges: &self.challenges,
             on_demand: &self.on_demand,
             tickets: &self.tickets,
+            rule_counters: &self.rule_counters,
         };
         self.assemble(config, resources)
     }

@@ -46,7 +46,7 @@ use apus_config::{Recording, ServerPlan, changes};
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// The interval in which the files of certificates and other credentials are looked at.
-const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The interval in which free memory is returned to the system.
 const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
@@ -502,11 +502,11 @@ impl ControlThread {
                 self.loaded.config = config;
                 self.loaded.recording = recording;
                 self.refused_credentials = None;
-                info!("files of certificates or credentials have changed, and are used now");
+                info!("files of certificates, credentials or lists have changed, and are used now");
             }
             Err(error) => {
                 error!(
-                    "files of certificates or credentials have changed, and are not used:\n{error}"
+                    "files of certificates, credentials or lists have changed, and are not used:\n{error}"
                 );
                 self.refused_credentials = Some(files);
             }
@@ -754,6 +754,7 @@ impl ControlThread {
             ("upstreams", upstream_admin::status(self.loader.upstreams())),
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
+            ("rules", self.loader.rules_status(&self.loaded.config)),
         ];
         apus_control::status(&source, self.started, &self.engine, own)
     }

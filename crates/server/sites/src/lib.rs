@@ -5,7 +5,7 @@
 //! 1. `site` finds the site by the host: exact name, `*.name`, `name.*`, regular expression, default. It responds 421
 //!    if the certificate of the connection belongs to other sites.
 //! 2. `serve` calls the other steps in this order, and `serve::route` is what is known of the request until its response
-//!    is complete. `serve::locate` redirects clear text to `https`, applies the rewrites (`rewrite`), and selects the
+//!    is complete. `serve::locate` redirects clear text to `https`, applies the rules (`rules`, `serve::rules`), applies the rewrites (`rewrite`), and selects the
 //!    location (`location`), in the order of nginx; a rewrite or `try_files` may begin this step again.
 //! 3. `template` and `variable` expand `$variable` in targets, fields and paths. (`${NAME}` of the environment is
 //!    expanded in the file by apus-config.)
@@ -20,8 +20,9 @@
 //!
 //! # Decisions
 //!
-//! - **Conditions exist for rewrites only, as tests of files** (`rewrite`). Conditions on other facts of a request
-//!   belong there too, and a condition of a layer in `serve::layers` and beside the keys of layers.
+//! - **Rules come before the location and the layers** (`rules`, `serve::rules`): those of the whole server, of the site, then
+//!   of the location, so that they can choose it. What is known after the authentication is for rules of responses. Conditions
+//!   of rewrites are tests of files (`rewrite`).
 //! - **A request has one `RequestRoute`**, which the part of the site that has the request and the part that completes
 //!   the response own together. Layers may keep a request, or respond themselves at any time; before, each location with
 //!   layers had a separate route around the route of the next one, and the response had to look for the innermost. Its
@@ -44,6 +45,7 @@ mod observe;
 mod preset;
 mod respond;
 mod rewrite;
+mod rules;
 mod serve;
 mod settings;
 mod site;
@@ -68,8 +70,9 @@ pub use observe::{Observer, OnCompletion, RequestObservation, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, ReturnHandler};
 pub use rewrite::{
-    Condition, InvalidCondition, InvalidRewrite, RewriteFlag, RewriteRule, UnknownFlag,
+    FileCondition, InvalidFileCondition, InvalidRewrite, RewriteFlag, RewriteRule, UnknownFlag,
 };
+pub use rules::{InvalidRule, Rule, RuleAction, RuleCount, RuleCounters, Rules};
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
 pub use template::{InvalidTemplate, Template, TryFilesTemplate};

@@ -54,6 +54,11 @@ impl RequestObservation {
         })
     }
 
+    /// Forgets the request: the observer is not called.
+    pub fn discard(mut self) {
+        self.on_completion = None;
+    }
+
     /// Calls the observer when `response` completes.
     pub fn attach(mut self, response: &mut Response) {
         self.status = Some(response.status());

@@ -24,7 +24,7 @@ pub struct RewriteRule {
     /// Whether the query of the request is appended to the query of the rule.
     keeps_query: bool,
     flag: RewriteFlag,
-    conditions: Vec<Condition>,
+    conditions: Vec<FileCondition>,
     /// Whether the result depends only on the request target.
     depends_only_on_target: bool,
 }
@@ -74,7 +74,7 @@ impl std::error::Error for UnknownFlag {}
 
 /// A test of the file system, as `!-f $request_filename`.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct FileCondition {
     test: FileTest,
     is_negated: bool,
     path: Template,
@@ -87,15 +87,15 @@ enum FileTest {
     Exists,
 }
 
-impl FromStr for Condition {
-    type Err = InvalidCondition;
+impl FromStr for FileCondition {
+    type Err = InvalidFileCondition;
 
     /// Reads `[!](-f|-d|-e) path`, where the path may hold variables.
-    fn from_str(text: &str) -> Result<Self, InvalidCondition> {
+    fn from_str(text: &str) -> Result<Self, InvalidFileCondition> {
         let (operator, path) = text
             .trim()
             .split_once(char::is_whitespace)
-            .ok_or(InvalidCondition::Syntax)?;
+            .ok_or(InvalidFileCondition::Syntax)?;
         let (is_negated, operator) = match operator.strip_prefix('!') {
             Some(operator) => (true, operator),
             None => (false, operator),
@@ -104,9 +104,9 @@ impl FromStr for Condition {
             "-f" => FileTest::File,
             "-d" => FileTest::Directory,
             "-e" => FileTest::Exists,
-            _ => return Err(InvalidCondition::Syntax),
+            _ => return Err(InvalidFileCondition::Syntax),
         };
-        let path = Template::parse(path.trim()).map_err(InvalidCondition::Path)?;
+        let path = Template::parse(path.trim()).map_err(InvalidFileCondition::Path)?;
         Ok(Self {
             test,
             is_negated,
@@ -115,7 +115,7 @@ impl FromStr for Condition {
     }
 }
 
-impl Condition {
+impl FileCondition {
     fn holds(&self, scope: &VariableScope<'_>) -> bool {
         let path = self.path.expand(scope, ValueEncoding::Plain);
         let metadata = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(&path)));
@@ -131,14 +131,14 @@ impl Condition {
 /// A condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InvalidCondition {
+pub enum InvalidFileCondition {
     /// The text is not a test and a path.
     Syntax,
     /// The path holds a variable that does not exist.
     Path(InvalidTemplate),
 }
 
-impl fmt::Display for InvalidCondition {
+impl fmt::Display for InvalidFileCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax => f.write_str(
@@ -150,7 +150,7 @@ impl fmt::Display for InvalidCondition {
     }
 }
 
-impl std::error::Error for InvalidCondition {}
+impl std::error::Error for InvalidFileCondition {}
 
 /// A rewrite rule is invalid.
 #[derive(Clone, Debug)]
@@ -247,7 +247,7 @@ impl RewriteRule {
 
     /// Adds a condition.
     #[must_use]
-    pub fn when(mut self, condition: Condition) -> Self {
+    pub fn when(mut self, condition: FileCondition) -> Self {
         self.depends_only_on_target &= condition.path.depends_only_on_target();
         self.conditions.push(condition);
         self

@@ -9,6 +9,7 @@ use apus_layers::ForceHttps;
 use super::location::LocationPattern;
 use super::observe::Observer;
 use super::respond::ReturnHandler;
+use super::rules::Rules;
 use super::settings::LocationSettings;
 use apus_compress::Compression;
 use apus_files::Files;
@@ -26,6 +27,7 @@ pub struct Site {
     pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) rules: Vec<Rules>,
 }
 
 /// A location of a site and its handler.
@@ -37,6 +39,7 @@ pub struct Location {
     pub(super) is_internal: bool,
     pub(super) allows_encoded_slash: bool,
     pub(super) redirects_to_slash: bool,
+    pub(super) rules: Option<Rules>,
 }
 
 #[derive(Clone)]
@@ -61,6 +64,7 @@ impl Site {
             hsts: None,
             compression: None,
             observer: None,
+            rules: Vec::new(),
         }
     }
 
@@ -113,6 +117,13 @@ impl Site {
         self
     }
 
+    /// Adds rules that are asked before the location is looked for, behind those that were added before.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules.push(rules);
+        self
+    }
+
     /// The service factories of its locations.
     pub(super) fn factories(&self) -> impl Iterator<Item = &dyn ServiceFactory> {
         let handlers = self.locations.iter().map(|location| &location.handler);
@@ -157,6 +168,7 @@ impl Location {
             is_internal: false,
             allows_encoded_slash: false,
             redirects_to_slash: false,
+            rules: None,
         }
     }
 
@@ -169,6 +181,7 @@ impl Location {
             is_internal: false,
             allows_encoded_slash: false,
             redirects_to_slash: false,
+            rules: None,
         }
     }
 
@@ -181,6 +194,7 @@ impl Location {
             is_internal: false,
             allows_encoded_slash: false,
             redirects_to_slash: false,
+            rules: None,
         }
     }
 
@@ -207,6 +221,13 @@ impl Location {
     #[must_use]
     pub fn redirect_to_slash(mut self) -> Self {
         self.redirects_to_slash = true;
+        self
+    }
+
+    /// Sets the rules that are asked in the location, behind those of the site.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = Some(rules);
         self
     }
 

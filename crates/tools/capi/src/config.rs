@@ -105,6 +105,7 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
         challenges: &Arc::<PendingChallenges>::default(),
         on_demand: &Arc::default(),
         tickets: &Arc::default(),
+        rule_counters: &apus_sites::RuleCounters::default(),
     };
     let engine = assemble(plan, resources).map_err(failed)?;
     if !plan.upstreams.is_empty() {

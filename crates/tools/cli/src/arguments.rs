@@ -105,6 +105,7 @@ Examples:
 Examples:
   apus status
   apus status --socket /run/shop/control.sock     an application in Rust, with its routes
+  apus status --rules                             how often each rule applied
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(StatusArguments),
     /// Enable, drain or disable a node of an upstream group
@@ -433,6 +434,9 @@ pub(crate) struct StatusArguments {
     /// Print all numbers as metrics, in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub(crate) metrics: bool,
+    /// Show how often each rule applied
+    #[arg(long, conflicts_with = "metrics")]
+    pub(crate) rules: bool,
 }
 
 /// Arguments of `apus upstream`.

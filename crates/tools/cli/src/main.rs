@@ -125,9 +125,15 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),
         CliCommand::Stop(running) => run_ask(&running, &control::ControlRequest::Stop),
-        CliCommand::Status(StatusArguments { running, metrics }) => {
+        CliCommand::Status(StatusArguments {
+            running,
+            metrics,
+            rules,
+        }) => {
             if metrics {
                 run_metrics(&running)
+            } else if rules {
+                run_rules(&running)
             } else {
                 run_ask(&running, &control::ControlRequest::Status)
             }
@@ -394,6 +400,24 @@ fn run_metrics(running: &RunningServer) -> Result<(), CommandError> {
     match send(running, &control::ControlRequest::Status)? {
         control::ControlResponse::Done(status) => {
             print(metrics::exposition(&status).as_bytes());
+            Ok(())
+        }
+        control::ControlResponse::Failed { message, .. } => {
+            print_error(&message);
+            Err(CommandError::Reported)
+        }
+    }
+}
+
+fn run_rules(running: &RunningServer) -> Result<(), CommandError> {
+    match send(running, &control::ControlRequest::Status)? {
+        control::ControlResponse::Done(status) => {
+            let rules = status.get("rules").cloned().unwrap_or_default();
+            if running.json {
+                print_json(&rules);
+            } else {
+                print(output::rules(&rules).as_bytes());
+            }
             Ok(())
         }
         control::ControlResponse::Failed { message, .. } => {

@@ -71,6 +71,42 @@ pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> Stri
     }
 }
 
+/// How often each rule applied, as a table.
+pub(crate) fn rules(value: &Value) -> String {
+    let rules: Vec<&Value> = value.as_array().into_iter().flatten().collect();
+    if rules.is_empty() {
+        return "there are no rules\n".to_owned();
+    }
+    let text = |rule: &Value, name: &str| {
+        let text = rule.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let width = |name: &str| {
+        let widths = rules.iter().map(|rule| text(rule, name).chars().count());
+        widths.max().unwrap_or_default().max(name.len())
+    };
+    let (place_width, rule_width) = (width("place"), width("rule"));
+    let mut out = format!(
+        "{:<place_width$}  {:<rule_width$}  applied\n",
+        "place", "rule"
+    );
+    for rule in &rules {
+        let (place, name) = (text(rule, "place"), text(rule, "rule"));
+        let applied = rule.get("applied").and_then(Value::as_u64).unwrap_or(0);
+        let is_dry_run = rule.get("dry_run").and_then(Value::as_bool);
+        let note = if is_dry_run.unwrap_or_default() {
+            "  (dry run)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            out,
+            "{place:<place_width$}  {name:<rule_width$}  {applied:>7}{note}"
+        );
+    }
+    out
+}
+
 /// What a purge did.
 fn purged(value: &Value, is_soft: bool) -> String {
     let count = value.get("responses").and_then(Value::as_u64);

@@ -203,6 +203,7 @@ impl Bench {
             challenges: &Arc::default(),
             on_demand: &Arc::default(),
             tickets: &Arc::default(),
+            rule_counters: &apus_sites::RuleCounters::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

@@ -20,6 +20,7 @@ pub(crate) struct TestFacts {
     pub(crate) texts: BTreeMap<String, Vec<String>>,
     pub(crate) numbers: BTreeMap<String, u64>,
     pub(crate) flags: Vec<String>,
+    pub(crate) now: jiff::Timestamp,
 }
 
 impl TestFacts {
@@ -52,5 +53,13 @@ impl Facts for TestFacts {
 
     fn flag(&self, fact: &Fact) -> bool {
         self.flags.contains(&fact.to_string())
+    }
+
+    fn request_id(&self) -> String {
+        "1".to_owned()
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.now
     }
 }

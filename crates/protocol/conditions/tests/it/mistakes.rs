@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
-use apus_conditions::{Definitions, List, NetworkSet};
+use apus_conditions::{ConditionList, Definitions, FactStage, NetworkSet, TextSet};
 
 /// The texts at the places of mistakes, and the messages.
 fn mistakes(text: &str) -> Vec<(String, String)> {
     let mut definitions = Definitions::default();
     let office = NetworkSet::new(["10.0.0.0/8".parse().unwrap()]);
-    definitions.define_list("office", List::Networks(Arc::new(office)));
-    definitions.define_list("agents", List::Texts(Arc::new(vec!["curl".to_owned()])));
-    let found = definitions.compile(text).err().unwrap_or_default();
+    definitions.define_list("office", ConditionList::Networks(Arc::new(office)));
+    definitions.define_list(
+        "agents",
+        ConditionList::Texts(Arc::new(TextSet::new(["curl"]).unwrap())),
+    );
+    let found = definitions
+        .compile(text, FactStage::Response)
+        .err()
+        .unwrap_or_default();
     found
         .into_iter()
         .map(|mistake| (text[mistake.place].to_owned(), mistake.message))
@@ -128,7 +134,7 @@ fn conditions_within_one_another_are_bounded() {
 #[test]
 fn a_name_that_could_be_mistaken_for_something_else_is_refused() {
     let mut definitions = Definitions::default();
-    let condition = definitions.compile("tls").unwrap();
+    let condition = definitions.compile("tls", FactStage::Request).unwrap();
     for name in [
         "path", "tls", "header.x", "and", "in", "", "a b", "1a", "@a", "exists",
     ] {
@@ -140,8 +146,58 @@ fn a_name_that_could_be_mistaken_for_something_else_is_refused() {
     assert!(definitions.define("office_hours", condition).is_ok());
     assert!(
         definitions
-            .compile("office_hours and not office_hours")
+            .compile("office_hours and not office_hours", FactStage::Request)
             .is_err()
     );
-    assert!(definitions.compile("not office_hours").is_ok());
+    assert!(
+        definitions
+            .compile("not office_hours", FactStage::Request)
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_fact_that_is_not_known_yet_is_a_mistake() {
+    for (text, known_at) in [
+        ("user == \"a\"", FactStage::Authentication),
+        ("status == 404", FactStage::Response),
+        ("response.x exists", FactStage::Response),
+        ("late", FactStage::Response),
+        ("share.user < 10%", FactStage::Authentication),
+    ] {
+        let mut definitions = Definitions::default();
+        let late = definitions
+            .compile("status == 404", FactStage::Response)
+            .unwrap();
+        definitions.define("late", late).unwrap();
+        for stage in [
+            FactStage::Request,
+            FactStage::Authentication,
+            FactStage::Response,
+        ] {
+            let compiled = definitions.compile(text, stage);
+            assert_eq!(compiled.is_ok(), stage >= known_at, "{text} {stage:?}");
+        }
+    }
+    for text in ["share.x < 10%", "share.status < 10%", "share.tls < 10%"] {
+        assert_eq!(mistakes(text).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn an_empty_file_of_a_list_is_no_mistake() {
+    let mut definitions = Definitions::default();
+    let networks = ConditionList::Networks(Arc::new(NetworkSet::default()));
+    definitions.define_changing_list("blocked", networks.clone());
+    definitions.define_list("nobody", networks);
+    let texts = ConditionList::Texts(Arc::new(TextSet::new(Vec::<String>::new()).unwrap()));
+    definitions.define_changing_list("agents", texts);
+    let is_possible = |text: &str| definitions.compile(text, FactStage::Request).is_ok();
+    assert!(is_possible("client in @blocked"));
+    assert!(is_possible("client in @blocked and client in 10.0.0.0/8"));
+    assert!(is_possible("user_agent in @agents"));
+    assert!(!is_possible("client in @nobody"));
+    assert!(!is_possible(
+        "client in @blocked and client in 10.0.0.0/8 and client in ::1"
+    ));
 }

@@ -1,6 +1,6 @@
 //! Random conditions mean the same compiled and by an interpreter of what was meant.
 
-use apus_conditions::Definitions;
+use apus_conditions::{Definitions, FactStage};
 
 use crate::TestFacts;
 
@@ -132,7 +132,7 @@ fn a_condition_means_the_same_compiled_and_interpreted() {
     for _ in 0..3000 {
         let meant = random.meant(4);
         let text = meant.text();
-        match Definitions::default().compile(&text) {
+        match Definitions::default().compile(&text, FactStage::Response) {
             Ok(condition) => {
                 compiled += 1;
                 for _ in 0..20 {

@@ -5,6 +5,7 @@ pub(super) mod cache;
 pub(super) mod layers;
 pub(super) mod php;
 pub(super) mod proxy;
+pub(super) mod rules;
 pub(super) mod upstream;
 pub(super) mod workers;
 
@@ -22,15 +23,17 @@ use super::string_type::acme::{
 use super::string_type::origin::{DnsServer, UpstreamName};
 use super::string_type::php::PhpAddress;
 use super::string_type::{
-    self, ConditionText, FieldName, FieldValue, FileMode, HeaderText, IdentityFieldName,
+    self, FieldName, FieldValue, FileConditionText, FileMode, HeaderText, IdentityFieldName,
     ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText, SiteHost, SitePath,
-    StatusNumber, StatusSet, UriTemplate,
+    StatusNumber, StatusSet, TimeZoneName, UriTemplate,
 };
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
+use super::when::When;
 use cache::{Cache, CacheStore};
 use layers::{BasicAuth, Cors, Jwt, RequestIds, SecurityHeaders};
 use php::Fastcgi;
 use proxy::Proxy;
+use rules::{NamedList, Rule};
 use upstream::Upstream;
 
 const YEAR: u64 = 31_536_000;
@@ -159,6 +162,17 @@ keys! {
         /// origins and PHP get as `trusted_proxies` write them. They are removed from all other
         /// requests, as are those that are not named here.
         trusted_proxies_pass: OneOrMore<IdentityFieldName> = OneOrMore::default(),
+        /// Conditions with names, which other conditions use: `office = "client in @office"`. Names are letters, digits, `-` and `_`.
+        conditions: Map<Text, When> = Map::default(),
+        /// Lists of networks or texts, which conditions name with `@`: `office = ["10.0.0.0/8", "2001:db8::/32"]`, or a file, which is
+        /// read again when it changes.
+        lists: Map<Text, NamedList> = Map::default(),
+        /// The zone of `time` and `weekday` in conditions, as `"Europe/Berlin"`. By default that of the system.
+        time_zone: TimeZoneName,
+        /// Rules for all sites, which are asked before those of the site.
+        rules: List<Rule> = List::default(),
+        /// Chains of rules, by name, to which the rules of `[global]` jump.
+        chains: Map<Text, List<Rule>> = Map::default(),
         /// Compression.
         compress: Compress,
         /// The store of cached responses.
@@ -427,6 +441,11 @@ keys! {
         compress: Compress,
         /// Groups of origins, for the key `upstream` of the site and its locations.
         upstreams: List<Upstream> = List::default(),
+        /// Rules: what happens to requests and responses that a condition holds for, in their order, before the location is
+        /// looked for.
+        rules: List<Rule> = List::default(),
+        /// Chains of rules, by name, to which rules of the site and of its locations jump.
+        chains: Map<Text, List<Rule>> = Map::default(),
         /// Parts of the site, by path.
         locations: List<Location> = List::default(),
         ..keys: LocationKeys,
@@ -600,6 +619,8 @@ keys! {
         internal: bool = false,
         /// The folder that replaces the location's path; with `root`, the path is appended.
         alias: FilePath,
+        /// Rules for the requests of this location, which are asked behind the rules of the site.
+        rules: List<Rule> = List::default(),
         ..keys: LocationKeys,
     }
 }
@@ -639,9 +660,9 @@ keys! {
         to [required]: UriTemplate,
         /// The effect of the rule.
         then: RewriteThen = RewriteThen::Continue,
-        /// Conditions: `-f`, `-d` or `-e` (file, folder, either exists), negated by `!`, and a
+        /// Tests of files: `-f`, `-d` or `-e` (file, folder, either exists), negated by `!`, and a
         /// path: `"!-f $request_filename"`.
-        when: OneOrMore<ConditionText> = OneOrMore::default(),
+        when: OneOrMore<FileConditionText> = OneOrMore::default(),
     }
 }
 

@@ -2,12 +2,15 @@
 
 mod acme;
 mod cache;
+mod conditions;
 mod http3;
 mod layers;
 mod listen;
 mod php;
 mod proxy;
 mod proxy_loops;
+mod responses;
+mod rules;
 mod site;
 mod site_names;
 mod tls;
@@ -21,7 +24,7 @@ use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
 use apus_private_files::PrivateFiles;
-use apus_sites::{ForceHttps, Hsts};
+use apus_sites::{ForceHttps, Hsts, Rules};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
@@ -35,7 +38,9 @@ use super::string_type::SiteHost;
 use super::value::{Switch, Text};
 use acme::AcmeDefaults;
 use apus_access_log::LogFormat;
+use conditions::Conditions;
 pub use php::default_pool_folder;
+use rules::RulePlace;
 use upstream::SiteUpstreams;
 
 /// Resolves the plan; `None` after errors were reported.
@@ -49,7 +54,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         Some(global) => global.value,
         None => raw::Global::absent(&top, reader)?,
     };
-    let defaults = GlobalDefaults {
+    let mut defaults = GlobalDefaults {
         access_log: raw_global
             .access_log
             .as_ref()
@@ -61,7 +66,14 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         max_body_bytes: raw_global.client_max_body_size.value.0,
         trusts_proxies: !raw_global.trusted_proxies.0.is_empty(),
         acme: AcmeDefaults::new(&raw_global, global_place.as_ref(), reader),
+        conditions: Conditions::resolve(&raw_global, reader),
+        rules: None,
     };
+    let place = RulePlace {
+        conditions: &defaults.conditions,
+        chains: &raw_global.chains.value,
+    };
+    defaults.rules = place.resolve("global", &raw_global.rules.value, reader);
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
         None => Some(CacheStorePlan::default()),
@@ -140,6 +152,10 @@ struct GlobalDefaults {
     trusts_proxies: bool,
     /// The keys of ACME.
     acme: AcmeDefaults,
+    /// The names that conditions may use.
+    conditions: Conditions,
+    /// The rules for all sites.
+    rules: Option<Rules>,
 }
 
 fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>) -> GlobalPlan {
@@ -388,8 +404,14 @@ fn site(
         .collect();
     let groups = SiteUpstreams::new(raw, &name, reader);
     let (handler, settings, locations) =
-        site::SiteResolver::new(raw, defaults, &groups).resolve(reader)?;
+        site::SiteResolver::new((raw, &name), defaults, &groups).resolve(reader)?;
     groups.warn_of_unused(reader);
+    let place = RulePlace {
+        conditions: &defaults.conditions,
+        chains: &raw.chains,
+    };
+    let own = place.resolve(&name, &raw.rules, reader);
+    let rules = defaults.rules.iter().cloned().chain(own).collect();
     let of_all = &defaults.compress;
     let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
     let site = SitePlan {
@@ -429,6 +451,7 @@ fn site(
         precompressed: **compress.precompressed.or(&of_all.precompressed),
         handler,
         settings,
+        rules,
         locations,
     };
     Some(ResolvedSite {

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use apus_http::is_identity_field;
 use apus_net::ListenAddress;
 use apus_patterns::Glob;
-use apus_sites::{Condition, LocationPattern, ServerName};
+use apus_sites::{FileCondition, LocationPattern, ServerName};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
 use toml::de::DeValue;
@@ -241,13 +241,28 @@ impl StringType for LocationPath {
 
 /// A condition of a rewrite.
 #[derive(Clone, Debug)]
-pub(super) struct ConditionText(pub(super) Condition);
+pub(super) struct FileConditionText(pub(super) FileCondition);
 
-impl StringType for ConditionText {
+impl StringType for FileConditionText {
     const EXPECTED: &'static str = "a test";
 
     fn parse(text: &str) -> Result<Self, ValueError> {
         parsed(text).map(Self)
+    }
+}
+
+/// A time zone.
+#[derive(Clone, Debug)]
+pub(super) struct TimeZoneName(pub(super) String);
+
+impl StringType for TimeZoneName {
+    const EXPECTED: &'static str = "the name of a time zone, as \"Europe/Berlin\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        if text.is_empty() {
+            return Err(ValueError::Unexpected);
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -498,6 +498,46 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:44 `lst` is not what happens then; expected ",
     ),
     (
+        "SITE\nrules = [{ when = 'pth == \"/\"', deny = 403 }]\n",
+        "4:20 unknown fact or condition `pth`; did you mean `path`?",
+    ),
+    (
+        "SITE\nrules = [{ when = { path = \"/a\", methd = \"GET\" }, deny = 403 }]\n",
+        "4:34 unknown fact or condition `methd`; did you mean `method`?",
+    ),
+    (
+        "SITE\nrules = [{ when = \"status == 404\", deny = 403 }]\n",
+        "4:20 `status` is known with the response",
+    ),
+    (
+        "SITE\nrules = [{ when = \"tls and not tls\", deny = 403 }]\n",
+        "4:20 it is never true",
+    ),
+    (
+        "SITE\nrules = [{ when = \"tls\" }]\n",
+        "4:10 the rule does nothing",
+    ),
+    (
+        "SITE\nrules = [{ deny = 403, allow = true }]\n",
+        "4:32 `deny` and `allow` exclude each other",
+    ),
+    (
+        "SITE\nrules = [{ deny = 302 }]\n",
+        "4:19 no status of an error",
+    ),
+    (
+        "SITE\nrules = [{ jump = \"a\" }]\n",
+        "4:19 there is no chain `a`; no chain is defined here",
+    ),
+    (
+        "SITE\nrules = [{ on = \"response\", rewrite = \"/a\" }]\n",
+        "4:39 `rewrite` is for requests",
+    ),
+    (
+        "SITE\nrules = [{ rewrite = \"a\" }]\n",
+        "4:22 the target of a rewrite begins with a slash",
+    ),
+    (
         "SITE\nreturn = { status = 301 }\n",
         "4:10 a redirect without a destination",
     ),

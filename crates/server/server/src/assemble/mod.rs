@@ -15,7 +15,7 @@ use apus_net::tls::{
 };
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
-use apus_sites::{Location, LocationPattern, Site, Sites};
+use apus_sites::{Location, LocationPattern, RuleCounters, Site, Sites};
 use apus_transport::tls::Certificate;
 
 use apus_access_log::AccessLogs;
@@ -41,6 +41,8 @@ pub struct ProcessResources<'a> {
     pub on_demand: &'a Arc<OnDemandNames>,
     /// The secrets of session tickets, for plans that store them.
     pub tickets: &'a Arc<TicketSecrets>,
+    /// How often rules applied.
+    pub rule_counters: &'a RuleCounters,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -288,6 +290,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     for name in &plan.server_names {
         site = site.server_name(name.clone());
     }
+    for rules in &plan.rules {
+        site = site.rules(rules.clone().counters(context.resources.rule_counters));
+    }
     // The site's own handler is its location `/`, which an explicit location `/` replaces.
     if let Some(handler) = &plan.handler {
         site = site.location(location(
@@ -302,6 +307,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
             .settings(own.settings.clone());
         if own.internal {
             location = location.internal();
+        }
+        if let Some(rules) = &own.rules {
+            location = location.rules(rules.clone().counters(context.resources.rule_counters));
         }
         site = site.location(location);
     }
@@ -434,6 +442,7 @@ mod tests {
             challenges: &Arc::default(),
             on_demand: &Arc::default(),
             tickets: &Arc::default(),
+            rule_counters: &RuleCounters::default(),
         };
         assemble(plan, resources)
     }

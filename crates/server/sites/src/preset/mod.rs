@@ -10,7 +10,7 @@ use apus_http::{HeaderName, HeaderValue, header};
 
 use super::fields::FieldChange;
 use super::location::LocationPattern;
-use super::rewrite::{Condition, RewriteRule};
+use super::rewrite::{FileCondition, RewriteRule};
 use super::settings::LocationSettings;
 use super::site::{Location, Site};
 use apus_files::{Files, Symlinks};
@@ -131,7 +131,7 @@ impl Preset {
             .map_or(&[][..], |application| application.rewrites);
         rules.iter().filter_map(|(from, to, flag)| {
             let rule = RewriteRule::new(from, to, *flag).ok()?;
-            let is_missing: Condition = "!-e $request_filename".parse().ok()?;
+            let is_missing: FileCondition = "!-e $request_filename".parse().ok()?;
             Some(rule.when(is_missing))
         })
     }

@@ -19,7 +19,7 @@ impl SiteState {
     /// Completes the response to a request, whether a handler, a layer or the site made it.
     pub(super) fn complete(
         self: &Rc<Self>,
-        context: RequestState,
+        mut context: RequestState,
         response: Response,
     ) -> ResponseFuture {
         let mut response = self.render_layer_error(&context, response);
@@ -40,6 +40,9 @@ impl SiteState {
                     response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
                 }
             }
+        }
+        if context.rules_since.is_some() {
+            response = self.apply_response_rules(&mut context, response);
         }
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);
@@ -163,8 +166,12 @@ impl SiteState {
                 "the client accepts it",
             ));
         }
+        let rules = context.route.rules.take();
         if let Some(observation) = context.observation {
-            observation.attach(&mut response);
+            match rules {
+                Some(rules) if rules.changes.is_unlogged => observation.discard(),
+                _ => observation.attach(&mut response),
+            }
         }
         self.spare_routes.put_back(context.route);
         response
@@ -179,6 +186,11 @@ impl SiteState {
             .unwrap_or(&self.location(route).response_fields);
         for change in changes {
             if !change.is_made(response.headers()) {
+                change.apply(response.headers_mut());
+            }
+        }
+        if let Some(rules) = &*route.rules.borrow() {
+            for change in &rules.changes.response_fields {
                 change.apply(response.headers_mut());
             }
         }

@@ -7,6 +7,7 @@ use apus_http::{Method, Request, Response, StatusCode, mount_prefix};
 use super::SiteState;
 use super::location_state::LocationState;
 use super::route::RequestRoute;
+use super::rules::LocationRules;
 use crate::rewrite::{self, RewriteResult};
 use crate::template::Captures;
 
@@ -34,6 +35,11 @@ impl SiteState {
                 Step::new(StepKind::Handler, "redirect to https", "force_https is set")
             });
             return Some(force.redirect(request));
+        }
+        if (!self.rules.is_empty() || self.has_response_rules)
+            && let Some(response) = self.apply_first_rules(request, route)
+        {
+            return Some(response);
         }
         if self.default_location.rewrites.is_empty() {
             return None;
@@ -84,6 +90,15 @@ impl SiteState {
         trace::note(request, || {
             Step::new(StepKind::Location, location.title(), how.to_string())
         });
+        match self.apply_location_rules(request, route) {
+            LocationRules::Stay => {}
+            LocationRules::Again => {
+                route.is_internal.set(true);
+                return LocationSearch::Again;
+            }
+            LocationRules::Respond(response) => return LocationSearch::Response(response),
+        }
+        let path = request.normal_path().unwrap_or_default();
         let captures = match &location.pattern {
             Some(pattern) if location.has_captures => pattern.captures(path),
             _ => Captures::default(),

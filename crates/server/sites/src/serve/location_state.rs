@@ -16,6 +16,7 @@ use crate::fields::FieldChange;
 use crate::location::{LocationPattern, ScriptUse};
 use crate::respond::ReturnHandler;
 use crate::rewrite::RewriteRule;
+use crate::rules::WorkerRules;
 use crate::settings::{AccelSettings, ErrorPage, LocationSettings};
 use crate::site::{Location, LocationHandler, Site};
 use crate::template::DocumentRoot;
@@ -37,10 +38,12 @@ pub(super) struct LocationState {
     pub(super) intercepts_errors: bool,
     pub(super) accel: Option<AccelSettings>,
     pub(super) layers: Rc<[Layer]>,
+    /// Its own rules, at most one list.
+    pub(super) rules: Box<[WorkerRules]>,
     pub(super) is_internal: bool,
     pub(super) allows_encoded_slash: bool,
     pub(super) redirects_to_slash: bool,
-    /// Whether it has its own layers, is internal, or has a fixed response.
+    /// Whether it has its own layers or rules, is internal, or has a fixed response.
     pub(super) has_own_rules: bool,
 }
 
@@ -81,6 +84,7 @@ impl LocationState {
             intercepts_errors: settings.intercepts_errors.unwrap_or(false),
             accel: settings.accel.clone(),
             layers: settings.layers.clone().into(),
+            rules: Box::default(),
             is_internal: false,
             allows_encoded_slash: false,
             redirects_to_slash: false,
@@ -115,8 +119,10 @@ impl LocationState {
             is_internal: location.is_internal,
             allows_encoded_slash: location.allows_encoded_slash,
             redirects_to_slash: location.redirects_to_slash,
+            rules: location.rules.iter().map(WorkerRules::new).collect(),
             has_own_rules: location.is_internal
                 || !location.settings.layers.is_empty()
+                || location.rules.is_some()
                 || matches!(location.handler, LocationHandler::Return(_)),
             ..Self::new(&settings)
         };

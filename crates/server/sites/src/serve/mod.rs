@@ -7,9 +7,11 @@ mod layers;
 mod locate;
 mod location_state;
 mod route;
+mod rules;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use apus_compress::Compression;
 use apus_files::FilesOutcome;
@@ -24,6 +26,7 @@ use apus_layers::{ForceHttps, HstsField};
 
 use super::location::LocationMatcher;
 use super::observe::{RequestObservation, WorkerObserver};
+use super::rules::WorkerRules;
 use super::settings::ErrorPage;
 use super::site::Site;
 use locate::LocationSearch;
@@ -52,6 +55,10 @@ struct SiteState {
     has_accel: bool,
     /// Whether the path of a prefix without its slash is redirected in any location.
     has_slash_redirects: bool,
+    /// The rules that come before the location: of the whole server, and of the site.
+    rules: Box<[WorkerRules]>,
+    /// Whether there is a rule for responses, which needs a copy of the request.
+    has_response_rules: bool,
     /// How layers make responses to errors.
     layer_errors: ErrorRules,
     spare_routes: SpareRoutes,
@@ -65,6 +72,8 @@ struct RequestState {
     is_secure: bool,
     observation: Option<RequestObservation>,
     trace: Option<Trace>,
+    /// When the request began, if there are rules for responses that were not asked yet.
+    rules_since: Option<Instant>,
 }
 
 impl SiteService {
@@ -86,6 +95,10 @@ impl SiteService {
             .as_ref()
             .is_some_and(|observer| observer.needs_user())
             && (locations.iter().any(has_layers) || has_layers(&default_location));
+        let rules: Box<[WorkerRules]> = site.rules.iter().map(WorkerRules::new).collect();
+        let mut all_rules = locations.iter().flat_map(|location| location.rules.iter());
+        let has_response_rules = rules.iter().any(WorkerRules::are_for_responses)
+            || all_rules.any(WorkerRules::are_for_responses);
         let mut redirecting = locations.iter();
         let has_slash_redirects = redirecting.any(|location| location.redirects_to_slash);
         Self(Rc::new(SiteState {
@@ -105,6 +118,8 @@ impl SiteService {
             has_error_page_paths,
             has_accel,
             has_slash_redirects,
+            rules,
+            has_response_rules,
             layer_errors: ErrorRules {
                 is_deferred: true,
                 ..ErrorRules::default()
@@ -156,6 +171,7 @@ impl Service for SiteService {
             is_secure: request.is_secure(),
             observation: site.observe(&request),
             trace: Trace::of(&request),
+            rules_since: site.rules_since(),
         };
         match site.respond(request, &context.route) {
             ResponseFuture::Now(response) => site.complete(context, response),

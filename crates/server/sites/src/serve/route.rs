@@ -8,6 +8,7 @@ use apus_handler::middleware::Layer;
 use apus_http::Request;
 
 use crate::fields::FieldChange;
+use crate::rules::ChangesByRules;
 
 /// How often a request may be sent to another location before it is rejected as a loop.
 const MAX_VISITS: usize = 10;
@@ -36,6 +37,18 @@ pub(super) struct RequestRoute {
     pub(super) compression: Cell<Option<EncodingNegotiation>>,
     /// A copy of the request without its body, for an internal redirect.
     pub(super) redirect_copy: Cell<Option<Box<Request>>>,
+    /// What rules did, if there are any.
+    pub(super) rules: RefCell<Option<Box<RouteRules>>>,
+}
+
+/// What rules did to a request, and what those for its response need.
+#[derive(Default)]
+pub(super) struct RouteRules {
+    pub(super) changes: ChangesByRules,
+    /// Whether a rule allowed the request, so that no other is asked.
+    pub(super) is_allowed: bool,
+    /// A copy of the request without its body, if there are rules for responses.
+    pub(super) request: Option<Request>,
 }
 
 impl RequestRoute {
@@ -58,16 +71,31 @@ impl RequestRoute {
             *copy.extensions_mut() = request.extensions().clone();
             self.redirect_copy.set(Some(copy));
         }
+        if let Some(rules) = &mut *self.rules.borrow_mut()
+            && let Some(copy) = &mut rules.request
+        {
+            *copy.extensions_mut() = request.extensions().clone();
+        }
     }
 
     /// Forgets a request, but keeps the memory of the list of layers.
+    // Field by field: what most requests leave as it was costs a comparison, and no destructor.
     fn clear(&mut self) {
-        let mut passed_layers = self.passed_layers.take();
-        passed_layers.clear();
-        *self = Self {
-            passed_layers: passed_layers.into(),
-            ..Self::default()
-        };
+        self.location.set(None);
+        self.is_internal.set(false);
+        self.skips_layers = false;
+        self.visits.set(0);
+        self.compression.set(None);
+        self.passed_layers.get_mut().clear();
+        if self.changes.get_mut().is_some() {
+            self.changes.replace(None);
+        }
+        if self.rules.get_mut().is_some() {
+            self.rules.replace(None);
+        }
+        if self.redirect_copy.get_mut().is_some() {
+            self.redirect_copy.set(None);
+        }
     }
 }
 

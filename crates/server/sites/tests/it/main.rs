@@ -12,3 +12,5 @@ mod own_responses;
 mod rewrite;
 #[cfg(test)]
 mod routing;
+#[cfg(test)]
+mod rules;

@@ -3,8 +3,8 @@
 use apus_files::Files;
 use apus_http::{ServiceFactory, StatusCode};
 use apus_sites::{
-    Condition, InvalidRewrite, Location, LocationSettings, ReturnHandler, RewriteFlag, RewriteRule,
-    Site,
+    FileCondition, InvalidRewrite, Location, LocationSettings, ReturnHandler, RewriteFlag,
+    RewriteRule, Site,
 };
 
 use apus_testkit::{echo, get};
@@ -155,7 +155,7 @@ fn conditions_test_what_is_on_disk() {
     std::fs::write(folder.path().join("file"), "").unwrap();
     std::fs::create_dir(folder.path().join("dir")).unwrap();
     let when =
-        |rule: RewriteRule, condition: &str| rule.when(condition.parse::<Condition>().unwrap());
+        |rule: RewriteRule, condition: &str| rule.when(condition.parse::<FileCondition>().unwrap());
     let to = |name: &str| rule("^(.*)$", &format!("/{name}/$1?"), RewriteFlag::Last);
     let site = |condition: &str| {
         Site::new("a")
@@ -181,7 +181,7 @@ fn conditions_test_what_is_on_disk() {
         assert_eq!(reply.text().contains("/hit/"), hit, "{condition} {path}");
     }
     for text in ["", "-f", "-x /a", "-f $nope", "!! /a"] {
-        assert!(text.parse::<Condition>().is_err(), "{text}");
+        assert!(text.parse::<FileCondition>().is_err(), "{text}");
     }
 }
 

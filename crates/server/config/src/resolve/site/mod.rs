@@ -7,24 +7,22 @@ mod shadowed_locations;
 use std::cell::{Cell, OnceCell};
 
 use apus_http::StatusCode;
-use apus_sites::{
-    ErrorPage, FieldChange, InvalidReturn, LocationSettings, Preset, ReturnHandler, RewriteFlag,
-    RewriteRule,
-};
-use http::HeaderValue;
+use apus_sites::{ErrorPage, LocationSettings, Preset, RewriteFlag, RewriteRule};
 
 use super::layers::LocationLayers;
 use super::proxy::ProxyResolver;
+use super::responses::{field_changes, return_handler};
+use super::rules::RulePlace;
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
 use crate::plan::{FilesRoot, HandlerPlan, LocationPlan};
 use crate::raw::{self, RewriteThen};
-use crate::source::{Setting, SourceSpan};
+use crate::source::Setting;
+use crate::string_type::one_line;
 use crate::string_type::origin::UpstreamName;
 use crate::string_type::php::PhpAddress;
-use crate::string_type::{FieldName, FieldValue, one_line};
 use crate::value::OneOrMore;
 
 /// A handler, and the settings that follow from its keys.
@@ -33,6 +31,8 @@ type ResolvedHandler = (HandlerPlan, LocationSettings);
 /// Resolves the handlers and settings of one site.
 pub(super) struct SiteResolver<'a> {
     site: &'a Setting<raw::Site>,
+    /// The name of the site.
+    name: &'a str,
     defaults: &'a GlobalDefaults,
     groups: &'a SiteUpstreams<'a>,
     /// The keys of the site that have an effect so far.
@@ -51,12 +51,13 @@ struct EffectiveKeys {
 
 impl<'a> SiteResolver<'a> {
     pub(super) fn new(
-        site: &'a Setting<raw::Site>,
+        (site, name): (&'a Setting<raw::Site>, &'a str),
         defaults: &'a GlobalDefaults,
         groups: &'a SiteUpstreams<'a>,
     ) -> Self {
         Self {
             site,
+            name,
             defaults,
             groups,
             effective: EffectiveKeys::default(),
@@ -123,7 +124,8 @@ impl<'a> SiteResolver<'a> {
             return None;
         }
         let handler = match (&own.r#return, &own.upstream, &own.php_fastcgi, root) {
-            (Some(keys), ..) => return_handler(keys, reader),
+            (Some(keys), ..) => return_handler(keys, reader)
+                .map(|handler| (HandlerPlan::Return(handler), LocationSettings::new())),
             (None, Some(upstream), ..) => self.proxy(upstream, None, reader),
             (None, None, Some(php), root) => {
                 self.effective.root.set(root.is_some());
@@ -388,11 +390,18 @@ impl<'a> SiteResolver<'a> {
         };
         let (handler, settings) = resolved.unzip();
         let settings = self.settings(&location.keys, settings.unwrap_or_default(), reader);
+        let place = RulePlace {
+            conditions: &self.defaults.conditions,
+            chains: &self.site.chains,
+        };
+        let title = format!("{} {}", self.name, location.path.value.0);
+        let rules = place.resolve(&title, &location.rules, reader);
         Some(LocationPlan {
             pattern: location.path.value.0.clone(),
             internal: *location.internal,
             handler: handler?,
             settings,
+            rules,
         })
     }
 
@@ -405,7 +414,8 @@ impl<'a> SiteResolver<'a> {
         let kind = handler::of(location, &self.site.keys, reader)?;
         match kind {
             raw::Handler::Return => match &own.r#return {
-                Some(keys) => return_handler(keys, reader),
+                Some(keys) => return_handler(keys, reader)
+                    .map(|handler| (HandlerPlan::Return(handler), LocationSettings::new())),
                 None => report_missing(
                     location,
                     "the handler `return` has no response",
@@ -522,51 +532,6 @@ fn same(one: &str, two: &str) -> bool {
     plain(one) == plain(two)
 }
 
-fn return_handler(
-    keys: &Setting<raw::Return>,
-    reader: &mut ConfigReader<'_>,
-) -> Option<ResolvedHandler> {
-    let status = keys.status.value.0;
-    let made = match (&keys.location, &keys.text) {
-        (Some(location), Some(text)) => {
-            reader.report(
-                Finding::error(
-                    &text.span,
-                    "`text` and `location` exclude each other",
-                    "expected one of them",
-                )
-                .related(&location.span, "the other one"),
-            );
-            return None;
-        }
-        (Some(location), None) => ReturnHandler::redirect(status, &location.0)
-            .map_err(|error| (error, location.span.clone())),
-        (None, Some(text)) => HeaderValue::from_str(&keys.content_type.0)
-            .map_err(|_| InvalidReturn::Status)
-            .and_then(|kind| ReturnHandler::text(status, kind, &text.0))
-            .map_err(|error| (error, text.span.clone())),
-        (None, None) if reader.has_wrong(&keys.span, &["location", "text"]) => return None,
-        (None, None) if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) => {
-            reader.report(Finding::error(
-                &keys.span,
-                "a redirect without a destination",
-                "expected `location` here",
-            ));
-            return None;
-        }
-        (None, None) => Ok(ReturnHandler::status(status)),
-    };
-    made.map_err(|(error, span)| {
-        let span = match error {
-            InvalidReturn::Status => &keys.status.span,
-            _ => &span,
-        };
-        reader.report(Finding::error(span, error.to_string(), "in this `return`"));
-    })
-    .ok()
-    .map(|handler| (HandlerPlan::Return(handler), LocationSettings::new()))
-}
-
 fn rewrite(rule: &Setting<raw::Rewrite>, reader: &mut ConfigReader<'_>) -> Option<RewriteRule> {
     let flag = match rule.then.value {
         RewriteThen::Continue => RewriteFlag::Continue,
@@ -588,34 +553,6 @@ fn rewrite(rule: &Setting<raw::Rewrite>, reader: &mut ConfigReader<'_>) -> Optio
             .iter()
             .fold(made, |rule, test| rule.when(test.value.0.clone())),
     )
-}
-
-fn field_changes(
-    raw: Option<&Setting<raw::FieldChanges>>,
-    reader: &mut ConfigReader<'_>,
-) -> Vec<FieldChange> {
-    let Some(raw) = raw else {
-        return Vec::new();
-    };
-    let mut changes = Vec::new();
-    let mut push =
-        |made: Result<FieldChange, apus_sites::InvalidChange>, span: &SourceSpan| match made {
-            Ok(change) => changes.push(change),
-            Err(error) => {
-                reader.report(Finding::error(span, error.to_string(), "in this change"));
-            }
-        };
-    for name in &raw.remove.0 {
-        push(FieldChange::remove(&name.0), &name.span);
-    }
-    type Entry = (Setting<FieldName>, Setting<FieldValue>);
-    for (name, value) in &raw.set.0 as &Vec<Entry> {
-        push(FieldChange::set(&name.0, &value.0), &name.span);
-    }
-    for (name, value) in &raw.add.0 as &Vec<Entry> {
-        push(FieldChange::add(&name.0, &value.0), &name.span);
-    }
-    changes
 }
 
 /// Reports that the handler of a location lacks a key.

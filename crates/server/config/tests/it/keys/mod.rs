@@ -5,6 +5,7 @@ mod certificates;
 mod location_keys;
 mod php;
 mod proxying;
+mod rules;
 mod server;
 mod sites;
 mod upstreams;
@@ -246,6 +247,22 @@ fn every_key_changes_the_plan() {
     for (key, without, with) in upstreams::UPSTREAM {
         let key = format!("sites.upstreams.{key}");
         try_key(&key, group("app", without), group("app", with));
+    }
+    for (key, without, with) in rules::RULES {
+        for place in ["global", "sites", "sites.locations"] {
+            let of = |rule: &str| rules::file(place, rule);
+            try_key(&format!("{place}.rules.{key}"), of(without), of(with));
+        }
+    }
+    for (key, without, with) in rules::OTHERS {
+        let whole = |lines: &str| {
+            if lines.contains("[[sites]]") {
+                lines.to_owned()
+            } else {
+                format!("{lines}[[sites]]\nlisten = 80\nroot = \"public\"\n")
+            }
+        };
+        try_key(key, whole(without), whole(with));
     }
     let mut known = BTreeSet::new();
     collect(&config::schema(), "", &mut known);

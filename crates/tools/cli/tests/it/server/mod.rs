@@ -6,6 +6,7 @@ mod own_files;
 mod privileges;
 mod request_facts;
 mod request_ids;
+mod rules;
 mod tickets;
 mod tls_policies;
 mod under_load;

@@ -1,0 +1,95 @@
+//! The keys of rules, and of the lists that conditions name.
+
+use serde_json::json;
+use toml::de::DeValue;
+
+use super::{FieldChanges, Return};
+use crate::description::TypeDescription;
+use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
+use crate::string_type::{StatusNumber, UriTemplate};
+use crate::value::{FilePath, OneOrMore, Text};
+use crate::when::When;
+
+keys! {
+    /// A rule: what happens to the requests, or responses, that its condition holds for. Its actions happen in the order of
+    /// this table; the next rule follows, unless one of them ends the rules.
+    pub(crate) struct Rule {
+        /// The name in `apus status --rules` and `apus explain`. By default its number, as in `rule 3`.
+        name: Text,
+        /// The condition, as `'path matches "/admin/**" and not client in @office'` or as a table `{ path = "/api/**", method = "POST" }`.
+        /// Without one the rule holds for all.
+        when: When,
+        /// Whether the rule is asked with the head of the request, or with that of the response.
+        on: RuleStage = RuleStage::Request,
+        /// Whether the rule only counts and is shown, and does nothing.
+        dry_run: bool = false,
+        /// Words for later conditions: `tag = "bot"` is the fact `tag.bot`.
+        tag: OneOrMore<Text> = OneOrMore::default(),
+        /// Changes of fields of the request.
+        request_headers: FieldChanges,
+        /// Changes of fields of the response.
+        headers: FieldChanges,
+        /// Whether the request is logged. `false` leaves it out of the access log.
+        log: bool = true,
+        /// Another path for the request, which may hold variables. Its query stays, unless the path has one.
+        rewrite: UriTemplate,
+        /// The chain whose rules are asked next. Behind them, the next rule follows.
+        jump: Text,
+        /// The status with which the request is refused.
+        deny: StatusNumber,
+        /// The status, redirect or text that the client gets.
+        r#return: Return,
+        /// Whether the request is allowed: no other rule is asked, also none of the site and of the location.
+        allow: bool = false,
+        /// Whether the rest of the chain is left out; outside of chains, the rest of these rules.
+        leave: bool = false,
+    }
+}
+
+choices! {
+    /// When a rule is asked.
+    pub(crate) RuleStage: "a time at which rules are asked" {
+        /// With the head of the request.
+        Request = "request",
+        /// With the head of the response, before error pages. `headers`, `log`, `deny` and `return` are for responses.
+        Response = "response",
+    }
+}
+
+keys! {
+    /// A list in a file: one value on each line, without what is behind `#` and without white space around it.
+    pub(crate) struct ListFile {
+        /// The file with networks, for `client`.
+        networks: FilePath,
+        /// The file with texts, for other facts.
+        texts: FilePath,
+    }
+}
+
+/// A list that conditions name with `@`.
+#[derive(Clone, Debug)]
+pub(crate) enum NamedList {
+    /// These values.
+    Values(OneOrMore<Text>),
+    /// Those of a file.
+    File(ListFile),
+}
+
+impl KeyType for NamedList {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        match node.value {
+            DeValue::Table(_) => ListFile::read(node, reader).map(Self::File),
+            _ => OneOrMore::read(node, reader).map(Self::Values),
+        }
+    }
+
+    fn type_description() -> TypeDescription {
+        let table = ListFile::type_description();
+        let values = OneOrMore::<Text>::type_description();
+        TypeDescription {
+            expected: "a list of networks or texts, or a table with a file".to_owned(),
+            schema: json!({"anyOf": [values.schema, table.schema]}),
+            ..table
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a rule does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use apus_http::StatusCode;
+
+use crate::fields::FieldChange;
+use crate::respond::ReturnHandler;
+use crate::template::{InvalidTemplate, Template};
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub enum RuleAction {
+    /// No other rule is asked, also none of the location.
+    Allow,
+    /// The client gets this response.
+    Respond(ReturnHandler),
+    /// The request gets another path.
+    Rewrite(RewriteTarget),
+    /// A field of the request is changed.
+    RequestField(FieldChange),
+    /// A field of the response is changed.
+    ResponseField(FieldChange),
+    /// Later conditions find this tag.
+    Tag(Arc<str>),
+    /// The request is not logged.
+    NoLog,
+    /// The rules of this chain are asked next.
+    Jump(Arc<str>),
+    /// No other rule of this chain is asked; outside of chains, no other rule of this place.
+    Leave,
+}
+
+/// A path with variables, and the query that it may have.
+#[derive(Clone, Debug)]
+pub struct RewriteTarget {
+    pub(super) target: Template,
+    pub(super) has_query: bool,
+}
+
+impl RuleAction {
+    /// Refuses a request.
+    pub fn deny(status: StatusCode) -> Self {
+        Self::Respond(ReturnHandler::status(status))
+    }
+
+    /// Another path, which may hold variables. The query of the request stays, unless the target has one.
+    ///
+    /// # Errors
+    /// The target does not begin with `/`, or names an unknown variable.
+    pub fn rewrite(target: &str) -> Result<Self, InvalidRule> {
+        if !target.starts_with('/') && !target.starts_with('$') {
+            return Err(InvalidRule::NotAbsolute);
+        }
+        Ok(Self::Rewrite(RewriteTarget {
+            target: Template::parse(target).map_err(InvalidRule::Template)?,
+            has_query: target.contains('?'),
+        }))
+    }
+
+    /// The action in a few words, for `apus explain`.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Allow => "allow".to_owned(),
+            Self::Respond(handler) => handler.to_string(),
+            Self::Rewrite(_) => "rewrite".to_owned(),
+            Self::RequestField(_) => "change the request".to_owned(),
+            Self::ResponseField(_) => "change the response".to_owned(),
+            Self::Tag(tag) => format!("tag {tag}"),
+            Self::NoLog => "do not log".to_owned(),
+            Self::Jump(chain) => format!("jump to {chain}"),
+            Self::Leave => "leave".to_owned(),
+        }
+    }
+}
+
+/// A rule is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidRule {
+    /// The target of a rewrite does not begin with a slash.
+    NotAbsolute,
+    /// A variable does not exist.
+    Template(InvalidTemplate),
+}
+
+impl fmt::Display for InvalidRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("the target of a rewrite begins with a slash"),
+            Self::Template(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidRule {}

@@ -1,0 +1,299 @@
+//! Rules on one worker: which of them apply to a request, and what they do to it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use apus_conditions::{RequestFacts, Tags};
+use apus_http::trace::{self, Step, StepKind};
+use apus_http::{Request, Response, StatusCode};
+
+use super::{Rule, RuleAction, Rules};
+use crate::fields::FieldChange;
+use crate::template::{Captures, DocumentRoot, VariableScope};
+
+/// How many chains a request may be in at once. A chain that jumps to itself ends there.
+const MAX_CHAINS: usize = 16;
+
+/// What the rules of a place decided about a request.
+pub(crate) enum RuleResult {
+    /// Nothing that ends its way: the rules of the next place are asked.
+    Pass,
+    /// Rules of other places are not asked.
+    Allow,
+    /// The client gets this response.
+    Respond(Response),
+}
+
+/// What rules change of the response to a request.
+#[derive(Debug, Default)]
+pub(crate) struct ChangesByRules {
+    /// Changes of fields of the response.
+    pub(crate) response_fields: Vec<FieldChange>,
+    /// Whether the request is left out of the log.
+    pub(crate) is_unlogged: bool,
+    /// Whether the request got another path.
+    pub(crate) is_rewritten: bool,
+}
+
+/// What variables of rules refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct RuleScope<'a> {
+    pub(crate) site: &'a str,
+    pub(crate) root: &'a DocumentRoot,
+}
+
+/// Rules on one worker.
+#[derive(Clone)]
+pub(crate) struct WorkerRules {
+    rules: Rules,
+    /// The counter of each rule, and of those of chains.
+    counters: Rc<RuleCounterLists>,
+}
+
+struct RuleCounterLists {
+    rules: Vec<Arc<AtomicU64>>,
+    chains: Vec<Vec<Arc<AtomicU64>>>,
+}
+
+/// What a list of rules decided.
+enum ChainResult {
+    /// Its end was reached, or a rule left it.
+    End,
+    Allow,
+    Respond(Response),
+}
+
+impl WorkerRules {
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let set = &rules.0;
+        let counters = |list: &[Rule]| {
+            let each = list.iter();
+            each.map(|rule| set.counters.counter(&set.place, &rule.name))
+                .collect()
+        };
+        Self {
+            rules: rules.clone(),
+            counters: Rc::new(RuleCounterLists {
+                rules: counters(&set.rules),
+                chains: set.chains.iter().map(|(_, list)| counters(list)).collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn are_for_responses(&self) -> bool {
+        self.rules.are_for_responses()
+    }
+
+    /// Applies the rules for requests.
+    pub(crate) fn run(
+        &self,
+        request: &mut Request,
+        scope: RuleScope<'_>,
+        changes: &mut ChangesByRules,
+    ) -> RuleResult {
+        let mut run = Run {
+            worker: self,
+            scope,
+            changes,
+            depth: 0,
+        };
+        match run.chain(None, request) {
+            ChainResult::End => RuleResult::Pass,
+            ChainResult::Allow => RuleResult::Allow,
+            ChainResult::Respond(response) => RuleResult::Respond(response),
+        }
+    }
+
+    /// Applies the rules for responses. `Some` is a response in its place.
+    pub(crate) fn run_on_response(
+        &self,
+        request: &mut Request,
+        (response, time): (&Response, Duration),
+        scope: RuleScope<'_>,
+        changes: &mut ChangesByRules,
+    ) -> RuleResult {
+        for (rule, counter) in self.rules.0.rules.iter().zip(&self.counters.rules) {
+            let facts = RequestFacts::new(request).with_response(response, time);
+            if !rule.is_for_responses || !rule.holds(facts) {
+                continue;
+            }
+            counter.fetch_add(1, Ordering::Relaxed);
+            rule.note(&self.rules.0.place, request);
+            if rule.is_dry_run {
+                continue;
+            }
+            let mut run = Run {
+                worker: self,
+                scope,
+                changes: &mut *changes,
+                depth: 0,
+            };
+            match run.apply(rule, request) {
+                None => {}
+                Some(ChainResult::End) => return RuleResult::Pass,
+                Some(ChainResult::Allow) => return RuleResult::Allow,
+                Some(ChainResult::Respond(other)) => return RuleResult::Respond(other),
+            }
+        }
+        RuleResult::Pass
+    }
+}
+
+struct Run<'a> {
+    worker: &'a WorkerRules,
+    scope: RuleScope<'a>,
+    changes: &'a mut ChangesByRules,
+    depth: usize,
+}
+
+impl<'a> Run<'a> {
+    /// Asks the rules of a chain, or those outside of chains.
+    fn chain(&mut self, name: Option<&str>, request: &mut Request) -> ChainResult {
+        let worker: &'a WorkerRules = self.worker;
+        let set = &worker.rules.0;
+        let (rules, counters) = match name {
+            None => (&set.rules, &worker.counters.rules),
+            Some(name) => {
+                let mut chains = set.chains.iter().zip(&worker.counters.chains);
+                match chains.find(|((known, _), _)| **known == *name) {
+                    Some(((_, rules), counters)) => (rules, counters),
+                    None => return ChainResult::End,
+                }
+            }
+        };
+        let mut is_refusal_noted = false;
+        for (rule, counter) in rules.iter().zip(counters) {
+            if rule.is_for_responses {
+                continue;
+            }
+            if !rule.holds(RequestFacts::new(request)) {
+                if !is_refusal_noted {
+                    rule.note_why_not(&set.place, request);
+                    is_refusal_noted = true;
+                }
+                continue;
+            }
+            counter.fetch_add(1, Ordering::Relaxed);
+            rule.note(&set.place, request);
+            if rule.is_dry_run {
+                continue;
+            }
+            if let Some(result) = self.apply(rule, request) {
+                return result;
+            }
+        }
+        ChainResult::End
+    }
+
+    /// Does what a rule says; `Some` ends the chain.
+    fn apply(&mut self, rule: &Rule, request: &mut Request) -> Option<ChainResult> {
+        for action in &rule.actions {
+            match action {
+                RuleAction::Allow => return Some(ChainResult::Allow),
+                RuleAction::Leave => return Some(ChainResult::End),
+                RuleAction::Respond(handler) => {
+                    let response = self.with_scope(request, |scope| handler.respond(scope));
+                    return Some(ChainResult::Respond(response));
+                }
+                RuleAction::Rewrite(target) => {
+                    let uri = self.with_scope(request, |scope| target.target.expand_uri(scope));
+                    if let Some(response) = self.rewrite(request, uri, target.has_query) {
+                        return Some(ChainResult::Respond(response));
+                    }
+                }
+                RuleAction::RequestField(change) => {
+                    let change = self.with_scope(request, |scope| change.resolve(scope));
+                    change.apply(request.headers_mut());
+                }
+                RuleAction::ResponseField(change) => {
+                    let change = self.with_scope(request, |scope| change.resolve(scope));
+                    self.changes.response_fields.push(change);
+                }
+                RuleAction::Tag(tag) => Tags::add(request, tag),
+                RuleAction::NoLog => self.changes.is_unlogged = true,
+                RuleAction::Jump(chain) => {
+                    self.depth = self.depth.saturating_add(1);
+                    if self.depth > MAX_CHAINS {
+                        tracing::error!(
+                            place = &*self.worker.rules.0.place,
+                            chain = &**chain,
+                            "chains of rules jump to one another in a loop"
+                        );
+                        let status = StatusCode::INTERNAL_SERVER_ERROR;
+                        return Some(ChainResult::Respond(Response::new(status)));
+                    }
+                    let result = self.chain(Some(chain), request);
+                    self.depth = self.depth.saturating_sub(1);
+                    match result {
+                        ChainResult::End => {}
+                        other => return Some(other),
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives a request another path; a response if it is none.
+    fn rewrite(
+        &mut self,
+        request: &mut Request,
+        uri: Vec<u8>,
+        has_query: bool,
+    ) -> Option<Response> {
+        let target = String::from_utf8(uri).ok().map(|mut target| {
+            if let (false, Some(query)) = (has_query, request.query()) {
+                target.push('?');
+                target.push_str(query);
+            }
+            target
+        });
+        let is_set = target.is_some_and(|target| request.set_path_and_query(&target).is_ok());
+        if !is_set {
+            return Some(Response::new(StatusCode::BAD_REQUEST));
+        }
+        self.changes.is_rewritten = true;
+        None
+    }
+
+    fn with_scope<T>(&self, request: &Request, then: impl FnOnce(&VariableScope<'_>) -> T) -> T {
+        then(&VariableScope {
+            request,
+            path: request.normal_path().unwrap_or_default(),
+            site: self.scope.site,
+            root: self.scope.root,
+            captures: &Captures::default(),
+        })
+    }
+}
+
+impl Rule {
+    fn holds(&self, facts: RequestFacts<'_>) -> bool {
+        let condition = self.condition.as_ref();
+        condition.is_none_or(|condition| condition.holds(&facts))
+    }
+
+    /// Notes why the rule does not apply: of the rules that do not, the first one is shown.
+    fn note_why_not(&self, place: &str, request: &Request) {
+        trace::note(request, || {
+            let condition = self.condition.as_ref();
+            let why = condition.map(|condition| condition.why_not(&RequestFacts::new(request)));
+            let why = format!("does not apply: {}", why.unwrap_or_default());
+            Step::new(StepKind::Rule, format!("{place}: {}", self.name), why)
+        });
+    }
+
+    fn note(&self, place: &str, request: &Request) {
+        trace::note(request, || {
+            let actions: Vec<_> = self.actions.iter().map(RuleAction::title).collect();
+            let why = match (self.is_dry_run, actions.is_empty()) {
+                (true, _) => format!("would {} (dry run)", actions.join(", ")),
+                (false, true) => "it only counts".to_owned(),
+                (false, false) => actions.join(", "),
+            };
+            Step::new(StepKind::Rule, format!("{place}: {}", self.name), why)
+        });
+    }
+}

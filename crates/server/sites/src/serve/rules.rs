@@ -1,0 +1,138 @@
+//! Rules of the server, of a site and of its locations, on the way of a request and of its response.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use apus_http::{Request, Response};
+use apus_transport::coarse_now;
+
+use super::route::{RequestRoute, RouteRules};
+use super::{RequestState, SiteState};
+use crate::rules::{RuleResult, RuleScope, WorkerRules};
+
+impl SiteState {
+    /// When a request began, if a rule for responses may ask.
+    pub(super) fn rules_since(&self) -> Option<Instant> {
+        self.has_response_rules.then(coarse_now)
+    }
+
+    /// Applies the rules that come before the location. A response ends the way of the request.
+    pub(super) fn apply_first_rules(
+        &self,
+        request: &mut Request,
+        route: &RequestRoute,
+    ) -> Option<Response> {
+        let mut response = None;
+        // Requests for error pages, and those that applications redirect, have passed them.
+        if !route.is_internal.get() && !route.skips_layers {
+            response = self.apply_rules(&self.rules, request, route);
+        }
+        self.note_for_response_rules(request, route);
+        response
+    }
+
+    /// Applies the rules of the location that a request is in.
+    pub(super) fn apply_location_rules(
+        &self,
+        request: &mut Request,
+        route: &RequestRoute,
+    ) -> LocationRules {
+        let rules = &self.location(route).rules;
+        if rules.is_empty() || route.skips_layers {
+            return LocationRules::Stay;
+        }
+        if let Some(state) = &mut *route.rules.borrow_mut() {
+            state.changes.is_rewritten = false;
+        }
+        let response = self.apply_rules(rules, request, route);
+        self.note_for_response_rules(request, route);
+        let state = route.rules.borrow();
+        let is_rewritten = state
+            .as_ref()
+            .is_some_and(|state| state.changes.is_rewritten);
+        match response {
+            Some(response) => LocationRules::Respond(response),
+            None if is_rewritten => LocationRules::Again,
+            None => LocationRules::Stay,
+        }
+    }
+
+    fn apply_rules(
+        &self,
+        rules: &[WorkerRules],
+        request: &mut Request,
+        route: &RequestRoute,
+    ) -> Option<Response> {
+        let scope = RuleScope {
+            site: &self.name,
+            root: &self.location(route).root,
+        };
+        let mut state = route.rules.borrow_mut();
+        let state = state.get_or_insert_with(Box::<RouteRules>::default);
+        for rules in rules {
+            if state.is_allowed {
+                return None;
+            }
+            match rules.run(request, scope, &mut state.changes) {
+                RuleResult::Pass => {}
+                RuleResult::Allow => state.is_allowed = true,
+                RuleResult::Respond(response) => return Some(response),
+            }
+        }
+        None
+    }
+
+    fn note_for_response_rules(&self, request: &Request, route: &RequestRoute) {
+        if self.has_response_rules {
+            let mut state = route.rules.borrow_mut();
+            let state = state.get_or_insert_with(Box::<RouteRules>::default);
+            let mut copy = request.without_body();
+            *copy.extensions_mut() = request.extensions().clone();
+            state.request = Some(copy);
+        }
+    }
+
+    /// Applies the rules for responses, those of the location first.
+    pub(super) fn apply_response_rules(
+        self: &Rc<Self>,
+        context: &mut RequestState,
+        mut response: Response,
+    ) -> Response {
+        let Some(since) = context.rules_since.take() else {
+            return response;
+        };
+        let route = &context.route;
+        let mut state = route.rules.borrow_mut();
+        let Some(state) = &mut *state else {
+            return response;
+        };
+        let Some(mut request) = state.request.take() else {
+            return response;
+        };
+        let location = self.location(route);
+        let scope = RuleScope {
+            site: &self.name,
+            root: &location.root,
+        };
+        let time = coarse_now().saturating_duration_since(since);
+        for rules in location.rules.iter().chain(self.rules.iter()) {
+            let answered = (&response, time);
+            match rules.run_on_response(&mut request, answered, scope, &mut state.changes) {
+                RuleResult::Pass => {}
+                RuleResult::Allow => break,
+                RuleResult::Respond(other) => response = other,
+            }
+        }
+        response
+    }
+}
+
+/// What the rules of a location decided.
+pub(super) enum LocationRules {
+    /// The request stays in the location.
+    Stay,
+    /// The request has another path: its location is looked for again.
+    Again,
+    /// The client gets this response.
+    Respond(Response),
+}

@@ -1,0 +1,225 @@
+//! Rules of sites and locations: what happens to requests and responses that a condition holds for.
+
+use apus_conditions::{Condition, Definitions, FactStage};
+use apus_http::{ServiceFactory, StatusCode};
+use apus_sites::{
+    FieldChange, Location, ReturnHandler, Rule, RuleAction, RuleCounters, Rules, Site,
+};
+use apus_testkit::{ask, echo, get};
+
+fn when(text: &str) -> Condition {
+    let compiled = Definitions::default().compile(text, FactStage::Response);
+    compiled.unwrap_or_else(|mistakes| panic!("{text}: {mistakes:?}"))
+}
+
+fn rule(name: &str, condition: &str) -> Rule {
+    Rule::new(name).when(when(condition))
+}
+
+fn deny(status: u16) -> RuleAction {
+    RuleAction::deny(StatusCode::from_u16(status).unwrap())
+}
+
+fn everywhere() -> Location {
+    Location::service("/".parse().unwrap(), "app", echo("app"))
+}
+
+fn site(rules: Rules) -> Site {
+    Site::new("a").location(everywhere()).rules(rules)
+}
+
+#[test]
+fn the_first_rule_that_ends_the_way_of_a_request_decides() {
+    let rules = Rules::new("a")
+        .rule(rule("friends", "header.key == \"1\"").then(RuleAction::Allow))
+        .rule(rule("mark", "path starts_with \"/admin\"").then(RuleAction::Tag("admin".into())))
+        .rule(rule("closed", "tag.admin and method == \"POST\"").then(deny(405)))
+        .rule(rule("secret", "tag.admin").then(deny(403)));
+    let service = site(rules).service();
+    assert_eq!(get("/").of(&service).text(), "app /");
+    assert_eq!(get("/admin").of(&service).status, 403);
+    assert_eq!(ask("POST", "/admin").of(&service).status, 405);
+    let friend = get("/admin").with("key", "1").of(&service);
+    assert_eq!(friend.text(), "app /admin");
+}
+
+#[test]
+fn an_allowed_request_meets_no_rule_of_its_location() {
+    let closed = Rules::new("a /").rule(Rule::new("closed").then(deny(403)));
+    let rules =
+        Rules::new("a").rule(rule("friends", "header.key == \"1\"").then(RuleAction::Allow));
+    let site = Site::new("a")
+        .location(everywhere().rules(closed))
+        .rules(rules);
+    let service = site.service();
+    assert_eq!(get("/x").of(&service).status, 403);
+    let friend = get("/x").with("key", "1").of(&service);
+    assert_eq!(friend.status, 200);
+}
+
+#[test]
+fn a_chain_returns_to_the_rule_behind_the_jump() {
+    let chain = [
+        rule("own", "query.own == \"1\"").then(RuleAction::Leave),
+        rule("refused", "query.no == \"1\"").then(deny(403)),
+        rule("allowed", "query.yes == \"1\"").then(RuleAction::Allow),
+    ];
+    let rules = Rules::new("a")
+        .rule(Rule::new("first").then(RuleAction::Jump("chain".into())))
+        .rule(Rule::new("rest").then(deny(410)))
+        .chain("chain", chain);
+    let service = site(rules).service();
+    for (path, status) in [
+        ("/", 410),
+        ("/?no=1", 403),
+        ("/?yes=1", 200),
+        ("/?own=1&yes=1&no=1", 410),
+    ] {
+        assert_eq!(get(path).of(&service).status, status, "{path}");
+    }
+}
+
+#[test]
+fn chains_that_jump_to_one_another_end_in_an_error() {
+    let jump = |chain: &str| Rule::new("jump").then(RuleAction::Jump(chain.into()));
+    let rules = Rules::new("a")
+        .rule(jump("one"))
+        .chain("one", [jump("two")])
+        .chain("two", [jump("one")]);
+    assert_eq!(get("/").of(&site(rules).service()).status, 500);
+}
+
+#[test]
+fn a_rewrite_chooses_the_location_and_keeps_the_query() {
+    let rules = Rules::new("a")
+        .rule(rule("beta", "cookie.beta == \"1\"").then(RuleAction::rewrite("/beta$uri").unwrap()));
+    let beta = Location::service("/beta/".parse().unwrap(), "beta", echo("beta"));
+    let service = site(rules).location(beta).service();
+    assert_eq!(get("/x?q=1").of(&service).text(), "app /x?q=1");
+    let response = get("/x?q=1").with("cookie", "beta=1").of(&service);
+    assert_eq!(response.text(), "beta /beta/x?q=1");
+}
+
+#[test]
+fn a_location_can_send_its_requests_to_another_one() {
+    let moved = Rules::new("a /old/")
+        .rule(rule("moved", "method == \"GET\"").then(RuleAction::rewrite("/new/").unwrap()));
+    let old = Location::service("/old/".parse().unwrap(), "old", echo("old")).rules(moved);
+    let new = Location::service("/new/".parse().unwrap(), "new", echo("new")).internal();
+    let service = Site::new("a").location(old).location(new).service();
+    assert_eq!(get("/old/x").of(&service).text(), "new /new/");
+    assert_eq!(ask("POST", "/old/x").of(&service).text(), "old /old/x");
+    assert_eq!(get("/new/").of(&service).status, 404);
+    // A location that sends its requests to itself is a loop.
+    let circle =
+        Rules::new("a /").rule(Rule::new("circle").then(RuleAction::rewrite("/again").unwrap()));
+    let service = Site::new("a")
+        .location(everywhere().rules(circle))
+        .service();
+    assert_eq!(get("/").of(&service).status, 500);
+}
+
+#[test]
+fn fields_of_requests_and_responses_are_changed() {
+    let set = |name: &str, value: &str| FieldChange::set(name, value).unwrap();
+    let rules = Rules::new("a")
+        .rule(
+            rule("marked", "path == \"/x\"")
+                .then(RuleAction::RequestField(set("x-from", "$uri")))
+                .then(RuleAction::ResponseField(set("x-rule", "marked"))),
+        )
+        .rule(
+            rule("seen", "header.x-from == \"/x\"")
+                .then(RuleAction::ResponseField(set("x-seen", "$request_method"))),
+        );
+    let service = site(rules).service();
+    let response = get("/x").of(&service);
+    assert_eq!(response.field("x-rule"), Some("marked"));
+    assert_eq!(response.field("x-seen"), Some("GET"));
+    let response = get("/y").of(&service);
+    assert_eq!(
+        (response.field("x-rule"), response.field("x-seen")),
+        (None, None)
+    );
+}
+
+#[test]
+fn rules_for_responses_see_what_the_handler_made_and_what_earlier_rules_marked() {
+    let gone = ReturnHandler::status(StatusCode::NOT_FOUND);
+    let set = FieldChange::set("x-rule", "missing").unwrap();
+    let rules = Rules::new("a")
+        .rule(rule("mark", "query.m == \"1\"").then(RuleAction::Tag("m".into())))
+        .rule(
+            rule("missing", "status == 404 and not tag.m")
+                .then(RuleAction::ResponseField(set))
+                .on_response(),
+        )
+        .rule(
+            rule("hidden", "status == 404 and tag.m")
+                .then(deny(403))
+                .on_response(),
+        );
+    let site = site(rules).location(Location::respond("/gone".parse().unwrap(), gone));
+    let service = site.service();
+    let found = |path: &str| {
+        let response = get(path).of(&service);
+        (response.status, response.field("x-rule").map(str::to_owned))
+    };
+    assert_eq!(found("/"), (200, None));
+    assert_eq!(found("/gone"), (404, Some("missing".to_owned())));
+    assert_eq!(found("/gone?m=1"), (403, None));
+}
+
+#[test]
+fn a_dry_run_counts_what_the_rule_would_refuse() {
+    let run = |is_dry: bool| {
+        let counters = RuleCounters::default();
+        let mut limit = rule("limit", "query.n exists and share.query.n < 30%").then(deny(403));
+        if is_dry {
+            limit = limit.dry_run();
+        }
+        let rules = Rules::new("a").rule(limit).counters(&counters);
+        let service = site(rules.clone()).service();
+        let refused = (0..200)
+            .filter(|number| get(&format!("/?n={number}")).of(&service).status == 403)
+            .count() as u64;
+        (refused, rules.counts()[0].applied)
+    };
+    let (refused, counted) = run(false);
+    assert_eq!(refused, counted);
+    assert!((30..100).contains(&refused), "{refused}");
+    assert_eq!(run(true), (0, counted));
+}
+
+#[test]
+fn counters_go_on_in_the_next_configuration_and_over_workers() {
+    let counters = RuleCounters::default();
+    let rules = || {
+        Rules::new("a")
+            .rule(Rule::new("all").then(RuleAction::Tag("t".into())))
+            .counters(&counters)
+    };
+    let old = site(rules());
+    let workers = [old.service(), old.service()];
+    for worker in &workers {
+        get("/").of(worker);
+    }
+    drop(workers);
+    let new = site(rules());
+    let worker = new.service();
+    get("/").of(&worker);
+    assert_eq!(rules().counts()[0].applied, 3);
+}
+
+#[test]
+fn internal_requests_do_not_meet_the_rules_of_the_site_again() {
+    use apus_sites::{ErrorPage, LocationSettings};
+    let rules = Rules::new("a").rule(rule("closed", "path != \"/error\"").then(deny(403)));
+    let settings =
+        LocationSettings::new().error_page(StatusCode::FORBIDDEN, ErrorPage::Path("/error".into()));
+    let page = Location::service("= /error".parse().unwrap(), "page", echo("page"))
+        .rules(Rules::new("a /error").rule(Rule::new("closed").then(deny(404))));
+    let service = site(rules).settings(settings).location(page).service();
+    let response = get("/x").of(&service);
+    assert_eq!((response.status, response.text()), (403, "page /error"));
+}

@@ -1,0 +1,168 @@
+//! Rules of `apus.toml` in a running server: what clients get, what is logged and counted, and lists in files.
+
+use std::process::Command;
+
+use crate::harness::{Home, wait_until};
+use crate::wire::Wire;
+
+const CONFIG: &str = r#"
+[global]
+time_zone = "UTC"
+[global.conditions]
+writes = { method = ["POST", "PUT", "DELETE"] }
+closed = "writes and not header.key == \"secret\""
+[global.lists]
+blocked = { networks = "blocked.txt" }
+robots = ["GPTBot", "CCBot"]
+[[global.rules]]
+name = "robots"
+when = "user_agent contains @robots"
+deny = 403
+[[sites]]
+name = "a"
+listen = "127.0.0.1:0"
+root = "public"
+access_log = { path = "log", format = "$request_uri $status" }
+[[sites.rules]]
+name = "blocked"
+when = "client in @blocked"
+return = { status = 403, text = "blocked\n" }
+[[sites.rules]]
+name = "quiet"
+when = { path = "/health" }
+log = false
+return = { status = 200, text = "well\n" }
+[[sites.rules]]
+name = "closed"
+when = "closed"
+deny = 405
+[[sites.rules]]
+name = "trial"
+dry_run = true
+when = "query.trial exists"
+deny = 429
+[[sites.rules]]
+name = "protocol"
+when = { protocol = "h2" }
+headers.set = { x-rule = "$server_protocol" }
+[[sites.rules]]
+name = "missing"
+on = "response"
+when = "status == 404"
+headers.set = { x-missing = "$uri" }
+[[sites.locations]]
+path = "/inner/"
+[[sites.locations.rules]]
+name = "inner"
+when = "not tls"
+return = { status = 200, text = "inner" }
+"#;
+
+fn ask(address: std::net::SocketAddr, request: &str) -> (u16, String) {
+    let mut wire = Wire::connect(address);
+    wire.send(format!("{request}Connection: close\r\n\r\n"));
+    let received = wire.read();
+    let text = format!("{}\r\n{}", received.head.join("\r\n"), received.text());
+    (received.status, text)
+}
+
+#[test]
+fn rules_of_the_server_the_site_and_the_location_decide_in_this_order() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write("blocked.txt", "# nobody\n192.0.2.0/24\n");
+    home.write("apus.toml", CONFIG);
+    let apus = home.serve(&[]);
+    let get = |path: &str, lines: &str| {
+        ask(
+            apus.address(),
+            &format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}"),
+        )
+    };
+    assert_eq!(get("/", "").0, 200);
+    assert_eq!(get("/", "User-Agent: x GPTBot/1\r\n").0, 403);
+    assert!(get("/health", "").1.ends_with("well\n"));
+    assert!(get("/inner/x", "").1.ends_with("inner"));
+    let missing = get("/none", "").1;
+    assert!(missing.contains("x-missing: /none\r\n"), "{missing}");
+    assert_eq!(get("/?trial=1", "").0, 200);
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n";
+    assert_eq!(ask(apus.address(), post).0, 405);
+    // The same path in another form, and what stands for it in HTTP/1.
+    for path in ["/%68ealth", "/x/../health", "//health", "http://a/health"] {
+        assert!(get(path, "").1.ends_with("well\n"), "{path}");
+    }
+    let curl = Command::new("curl")
+        .args(["-si", "--http2-prior-knowledge"])
+        .arg(format!("http://{}/", apus.address()))
+        .output()
+        .unwrap();
+    let curl = String::from_utf8(curl.stdout).unwrap();
+    assert!(curl.contains("x-rule: HTTP/2.0"), "{curl}");
+
+    // Counters, and what is logged.
+    let counts = || {
+        let (text, _) = home.expect(&["status", "--rules", "--json"], 0);
+        let rules: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let rules = rules.as_array().unwrap().clone();
+        rules
+            .iter()
+            .map(|rule| {
+                let text = |name: &str| rule[name].as_str().unwrap().to_owned();
+                (
+                    format!("{}: {}", text("place"), text("rule")),
+                    rule["applied"].as_u64().unwrap(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        ("global: robots", 1),
+        ("a: blocked", 0),
+        ("a: quiet", 5),
+        ("a: closed", 1),
+        ("a: trial", 1),
+        ("a: protocol", 1),
+        ("a: missing", 1),
+        ("a /inner/: inner", 1),
+    ];
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect();
+    assert_eq!(counts(), expected);
+    let (table, _) = home.expect(&["status", "--rules"], 0);
+    assert!(table.contains("trial"), "{table}");
+    assert!(table.contains("(dry run)"), "{table}");
+    wait_until("the last request is logged", || {
+        home.read("log").contains("/?trial=1 200")
+    });
+    assert!(!home.read("log").contains("health"), "{}", home.read("log"));
+
+    // A reload keeps the counters; a list is read again when its file changes, and not when it has a mistake.
+    home.expect(&["reload"], 0);
+    assert_eq!(counts(), expected);
+    home.write("blocked.txt", "127.0.0.1\n");
+    wait_until("the list is read again", || get("/", "").0 == 403);
+    home.write("blocked.txt", "127.0.0.1\nnothing\n");
+    apus.wait_for_log("line 2 is no network: `nothing`");
+    assert_eq!(get("/", "").0, 403);
+}
+
+#[test]
+fn explain_shows_the_rules_that_apply_and_why_the_first_does_not() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("blocked.txt", "");
+    home.write("apus.toml", CONFIG);
+    let (text, _) = home.expect(&["explain", "GET", "http://a/none?trial=1"], 0);
+    for part in [
+        "global: robots  does not apply: there is no `user_agent`",
+        "a: blocked",
+        "a: trial",
+        "would return 429 (dry run)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
