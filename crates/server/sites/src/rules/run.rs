@@ -280,20 +280,26 @@ impl Rule {
         trace::note(request, || {
             let condition = self.condition.as_ref();
             let why = condition.map(|condition| condition.why_not(&RequestFacts::new(request)));
-            let why = format!("does not apply: {}", why.unwrap_or_default());
-            Step::new(StepKind::Rule, format!("{place}: {}", self.name), why)
+            let what = format!("{place}: {} does not apply", self.name);
+            Step::new(StepKind::Rule, what, why.unwrap_or_default())
         });
     }
 
     fn note(&self, place: &str, request: &Request) {
         trace::note(request, || {
             let actions: Vec<_> = self.actions.iter().map(RuleAction::title).collect();
-            let why = match (self.is_dry_run, actions.is_empty()) {
-                (true, _) => format!("would {} (dry run)", actions.join(", ")),
-                (false, true) => "it only counts".to_owned(),
-                (false, false) => actions.join(", "),
+            let actions = actions.join(", ");
+            let what = if self.is_dry_run {
+                format!("{place}: {}: would {actions} (dry run)", self.name)
+            } else {
+                format!("{place}: {}: {actions}", self.name)
             };
-            Step::new(StepKind::Rule, format!("{place}: {}", self.name), why)
+            let why = if self.condition.is_some() {
+                "its condition holds"
+            } else {
+                "it has no condition"
+            };
+            Step::new(StepKind::Rule, what, why)
         });
     }
 }

@@ -158,10 +158,9 @@ fn explain_shows_the_rules_that_apply_and_why_the_first_does_not() {
     home.write("apus.toml", CONFIG);
     let (text, _) = home.expect(&["explain", "GET", "http://a/none?trial=1"], 0);
     for part in [
-        "global: robots  does not apply: there is no `user_agent`",
-        "a: blocked",
-        "a: trial",
-        "would return 429 (dry run)",
+        "global: robots does not apply\n          because there is no `user_agent`\n",
+        "a: blocked does not apply\n          because `client` is 127.0.0.1\n",
+        "a: trial: would return 429 (dry run)\n          because its condition holds\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
