@@ -1,8 +1,10 @@
 //! From what is written to what is evaluated: names are looked up, types are compared, and values are compiled.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 use std::ops::Range;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use apus_http::Network;
@@ -112,6 +114,34 @@ impl Definitions {
         }
     }
 }
+
+/// A condition on a request, without names of other conditions and lists.
+impl FromStr for Condition {
+    type Err = InvalidCondition;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCondition> {
+        let compiled = Definitions::default().compile(text, FactStage::Request);
+        compiled.map_err(InvalidCondition)
+    }
+}
+
+/// A condition is invalid: all mistakes in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidCondition(pub Vec<Mistake>);
+
+impl fmt::Display for InvalidCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{mistake} (at {})", mistake.place.start)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for InvalidCondition {}
 
 /// The names in a condition that may be those of other conditions. None if it cannot be read.
 pub fn names_in(text: &str) -> Vec<String> {

@@ -41,7 +41,7 @@ mod share;
 mod syntax;
 mod token;
 
-pub use check::{Definitions, InvalidName, TableField, TableValues, names_in};
+pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableValues, names_in};
 pub use expression::Condition;
 pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 pub use facts::Facts;

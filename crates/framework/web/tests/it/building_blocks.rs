@@ -22,7 +22,8 @@ use apus::layers::{
 use apus::php::Php;
 use apus::proxy::Proxy;
 use apus::sites::{
-    ErrorPage, FieldChange, Location, LocationSettings, RewriteFlag, RewriteRule, Site,
+    ErrorPage, FieldChange, Location, LocationSettings, RewriteFlag, RewriteRule, Rule, RuleAction,
+    Rules, Site,
 };
 use apus::testing::{TestClient, TestResponse};
 use apus::{App, Files, Layered, Redirect, Service, ServiceFactory, StatusCode};
@@ -515,6 +516,19 @@ fn rows() -> Vec<Row> {
             "response fields",
             LocationSettings::new().response_field(FieldChange::set("x-a", "b")?),
             |client| seen(client.get("/").send(), &["x-a"])
+        ),
+        layer!(
+            "rules",
+            |bench| Rules::new("app").rule(
+                Rule::new("closed")
+                    .when("path starts_with \"/x\"".parse()?)
+                    .then(RuleAction::deny(StatusCode::FORBIDDEN))
+            ),
+            |client| {
+                ["/", "/x", "/%78/a"]
+                    .map(|path| seen(client.get(path).send(), &[]))
+                    .join("\n")
+            }
         ),
         settings!(
             "rewrites",

@@ -2,6 +2,7 @@
 
 mod action;
 mod counters;
+mod layer;
 mod run;
 
 use std::fmt;
