@@ -3,6 +3,7 @@
 mod c_interface;
 mod cache;
 mod clients;
+mod conditions;
 mod configuration;
 mod connection;
 mod fastcgi;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
 pub use clients::forwarded;
+pub use conditions::conditions;
 pub use configuration::configuration;
 pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
@@ -58,6 +60,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_record", cache_record),
     ("cgi_head", cgi_head),
     ("chunked", chunked),
+    ("conditions", conditions),
     ("configuration", configuration),
     ("cookies", cookies),
     ("fastcgi_client", fastcgi_client),
