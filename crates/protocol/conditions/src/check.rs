@@ -12,7 +12,7 @@ use apus_patterns::{Glob, ServerName, ServerNames};
 use jiff::tz::TimeZone;
 use regex::bytes::Regex;
 
-use crate::expression::{Condition, Expression, Question, Test};
+use crate::expression::{Condition, Expression, PathPattern, Question, Test};
 use crate::fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 use crate::list::{ConditionList, TextSet};
 use crate::mistake::Mistake;
@@ -611,7 +611,10 @@ impl Checker<'_> {
                 let mut globs = Vec::new();
                 for value in values {
                     match Glob::parse(&value.value) {
-                        Ok(glob) => globs.push(glob),
+                        Ok(glob) => globs.push(PathPattern {
+                            glob,
+                            prefix: literal_prefix(&value.value).into(),
+                        }),
                         Err(error) => return self.mistake(&value.place, error.to_string()),
                     }
                 }
@@ -649,6 +652,16 @@ impl Checker<'_> {
         };
         self.mistake(place, message)
     }
+}
+
+/// What each path begins with that a pattern matches. A pattern without a slash at its beginning matches in any folder.
+fn literal_prefix(pattern: &str) -> &[u8] {
+    if !pattern.starts_with('/') {
+        return &[];
+    }
+    let end = pattern.find(['*', '?', '[', '{', '\\']);
+    let end = end.unwrap_or(pattern.len());
+    pattern.as_bytes().get(..end).unwrap_or_default()
 }
 
 /// When facts of a stage are known, for a place that is before.

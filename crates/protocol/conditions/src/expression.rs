@@ -46,10 +46,18 @@ pub(crate) enum Question {
     StartsWith(Vec<Box<[u8]>>),
     EndsWith(Vec<Box<[u8]>>),
     Regex(Regex),
-    Globs(Vec<Glob>),
+    Globs(Vec<PathPattern>),
     Hosts(Box<ServerNames>),
     Networks(Arc<NetworkSet>),
     Numbers(Vec<RangeInclusive<u64>>),
+}
+
+/// A pattern of paths.
+#[derive(Debug)]
+pub(crate) struct PathPattern {
+    pub(crate) glob: Glob,
+    /// What each path that matches begins with.
+    pub(crate) prefix: Box<[u8]>,
 }
 
 impl Condition {
@@ -186,7 +194,7 @@ impl Question {
             Self::StartsWith(parts) => parts.iter().any(|part| value.starts_with(part)),
             Self::EndsWith(parts) => parts.iter().any(|part| value.ends_with(part)),
             Self::Regex(regex) => regex.is_match(value),
-            Self::Globs(globs) => globs.iter().any(|glob| glob.matches(value)),
+            Self::Globs(globs) => globs.iter().any(|pattern| pattern.glob.matches(value)),
             Self::Hosts(names) => {
                 std::str::from_utf8(value).is_ok_and(|host| names.find(host).is_some())
             }

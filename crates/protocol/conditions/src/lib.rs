@@ -8,6 +8,7 @@
 //! - `fact`: what conditions can be about, each with its type ([`FactKind`]). `facts`: what they ask of a request.
 //! - `token`, `syntax`: what is written. `check`: names, types and values; `number`: numbers with units; `possible`: conditions that
 //!   can never be true.
+//! - `index`: of many conditions, those that may hold.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
 //! - `request_facts`: what is known of an HTTP request and its response.
 //!
@@ -31,6 +32,7 @@ mod check;
 mod expression;
 mod fact;
 mod facts;
+mod index;
 mod list;
 mod mistake;
 mod network_set;
@@ -45,6 +47,7 @@ pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableVal
 pub use expression::Condition;
 pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 pub use facts::Facts;
+pub use index::ConditionIndex;
 pub use list::{ConditionList, TextSet, TooManyTexts};
 pub use mistake::Mistake;
 pub use network_set::NetworkSet;

@@ -1,6 +1,6 @@
 //! Random conditions mean the same compiled and by an interpreter of what was meant.
 
-use apus_conditions::{Definitions, FactStage};
+use apus_conditions::{ConditionIndex, Definitions, FactStage};
 
 use crate::TestFacts;
 
@@ -160,4 +160,80 @@ fn a_condition_means_the_same_compiled_and_interpreted() {
         compiled > 2000 && impossible > 10,
         "{compiled} {impossible}"
     );
+}
+
+#[test]
+fn the_candidates_of_an_index_are_all_that_hold_and_few_others() {
+    let mut random = Random(11);
+    let mut excluded = 0;
+    for _ in 0..300 {
+        let conditions: Vec<_> = (0..40)
+            .filter_map(|_| {
+                let text = random.meant(3).text();
+                Definitions::default()
+                    .compile(&text, FactStage::Response)
+                    .ok()
+            })
+            .collect();
+        let index = ConditionIndex::new(conditions.iter().map(Some));
+        let mut found = Vec::new();
+        for _ in 0..20 {
+            let facts = random.facts();
+            index.candidates(&facts, &mut found);
+            assert!(found.is_sorted_by(|one, two| one < two), "{found:?}");
+            excluded += conditions.len() - found.len();
+            for (number, condition) in conditions.iter().enumerate() {
+                assert!(
+                    found.contains(&number) || !condition.holds(&facts),
+                    "{condition:?}: {facts:?}"
+                );
+            }
+        }
+    }
+    assert!(excluded > 10_000, "{excluded}");
+}
+
+#[test]
+fn an_index_finds_prefixes_of_prefixes_patterns_networks_and_expressions() {
+    let conditions: Vec<_> = [
+        "path starts_with \"/a\"",
+        "path starts_with \"/a/b\"",
+        "path starts_with \"/a/bc\"",
+        "path matches \"/a/b/*.php\"",
+        "path matches \"*.php\"",
+        "path == \"/a/b/x\"",
+        "client in 10.0.0.0/8 and method == \"GET\"",
+        "header.x ~ \"^[0-9]+$\"",
+        "header.x in [\"1\", \"2\"] or path == \"/z\"",
+        "not path starts_with \"/a\"",
+        "path starts_with \"/\" and header.x == \"9\"",
+    ]
+    .iter()
+    .map(|text| {
+        Definitions::default()
+            .compile(text, FactStage::Request)
+            .unwrap()
+    })
+    .collect();
+    let index = ConditionIndex::new(conditions.iter().map(Some).chain([None]));
+    let mut found = Vec::new();
+    for (path, client, field, expected) in [
+        ("/a/b/x", "192.0.2.1", "a", &[0, 1, 3, 4, 5, 9, 11][..]),
+        (
+            "/a/b/x.php",
+            "192.0.2.1",
+            "1",
+            &[0, 1, 3, 4, 5, 7, 8, 9, 11],
+        ),
+        ("/a/bcd", "192.0.2.1", "9", &[0, 1, 2, 4, 7, 9, 10, 11]),
+        ("/z", "10.1.2.3", "a", &[4, 6, 8, 9, 11]),
+        ("/", "192.0.2.1", "a", &[4, 9, 11]),
+    ] {
+        let facts = TestFacts {
+            client: client.parse().ok(),
+            ..TestFacts::with(&[("path", path), ("header.x", field)])
+        };
+        index.candidates(&facts, &mut found);
+        assert_eq!(found, expected, "{path} {client} {field}");
+    }
 }

@@ -1,12 +1,13 @@
 //! Rules on one worker: which of them apply to a request, and what they do to it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use apus_conditions::{RequestFacts, Tags};
-use apus_http::trace::{self, Step, StepKind};
+use apus_conditions::{ConditionIndex, RequestFacts, Tags};
+use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{Request, Response, StatusCode};
 
 use super::{Rule, RuleAction, Rules};
@@ -48,13 +49,31 @@ pub(crate) struct RuleScope<'a> {
 #[derive(Clone)]
 pub(crate) struct WorkerRules {
     rules: Rules,
-    /// The counter of each rule, and of those of chains.
-    counters: Rc<RuleCounterLists>,
+    /// What this worker needs of the rules, and of each chain.
+    lists: Rc<(WorkerList, Vec<WorkerList>)>,
 }
 
-struct RuleCounterLists {
-    rules: Vec<Arc<AtomicU64>>,
-    chains: Vec<Vec<Arc<AtomicU64>>>,
+/// What a worker needs of a list of rules.
+struct WorkerList {
+    /// The counter of each rule.
+    counters: Vec<Arc<AtomicU64>>,
+    index: ConditionIndex,
+    /// The memory of the candidates of the last request.
+    candidates: RefCell<Vec<usize>>,
+}
+
+impl WorkerList {
+    fn new(rules: &Rules, list: &[Rule]) -> Self {
+        let set = &rules.0;
+        let counters = list.iter();
+        Self {
+            counters: counters
+                .map(|rule| set.counters.counter(&set.place, &rule.name))
+                .collect(),
+            index: ConditionIndex::new(list.iter().map(|rule| rule.condition.as_ref())),
+            candidates: RefCell::default(),
+        }
+    }
 }
 
 /// What a list of rules decided.
@@ -68,17 +87,11 @@ enum ChainResult {
 impl WorkerRules {
     pub(crate) fn new(rules: &Rules) -> Self {
         let set = &rules.0;
-        let counters = |list: &[Rule]| {
-            let each = list.iter();
-            each.map(|rule| set.counters.counter(&set.place, &rule.name))
-                .collect()
-        };
+        let chains = set.chains.iter();
+        let chains = chains.map(|(_, list)| WorkerList::new(rules, list));
         Self {
             rules: rules.clone(),
-            counters: Rc::new(RuleCounterLists {
-                rules: counters(&set.rules),
-                chains: set.chains.iter().map(|(_, list)| counters(list)).collect(),
-            }),
+            lists: Rc::new((WorkerList::new(rules, &set.rules), chains.collect())),
         }
     }
 
@@ -114,7 +127,7 @@ impl WorkerRules {
         scope: RuleScope<'_>,
         changes: &mut ChangesByRules,
     ) -> RuleResult {
-        for (rule, counter) in self.rules.0.rules.iter().zip(&self.counters.rules) {
+        for (rule, counter) in self.rules.0.rules.iter().zip(&self.lists.0.counters) {
             let facts = RequestFacts::new(request).with_response(response, time);
             if !rule.is_for_responses || !rule.holds(facts) {
                 continue;
@@ -153,35 +166,58 @@ impl<'a> Run<'a> {
     fn chain(&mut self, name: Option<&str>, request: &mut Request) -> ChainResult {
         let worker: &'a WorkerRules = self.worker;
         let set = &worker.rules.0;
-        let (rules, counters) = match name {
-            None => (&set.rules, &worker.counters.rules),
+        let (rules, list) = match name {
+            None => (&set.rules, &worker.lists.0),
             Some(name) => {
-                let mut chains = set.chains.iter().zip(&worker.counters.chains);
+                let mut chains = set.chains.iter().zip(&worker.lists.1);
                 match chains.find(|((known, _), _)| **known == *name) {
-                    Some(((_, rules), counters)) => (rules, counters),
+                    Some(((_, rules), list)) => (rules, list),
                     None => return ChainResult::End,
                 }
             }
         };
-        let mut is_refusal_noted = false;
-        for (rule, counter) in rules.iter().zip(counters) {
-            if rule.is_for_responses {
+        if Trace::of(request).is_some() {
+            note_first_refusal(rules, &set.place, request);
+        }
+        // A chain that jumps to itself has its own candidates.
+        let mut candidates = list.candidates.take();
+        list.index
+            .candidates(&RequestFacts::new(request), &mut candidates);
+        let result = self.candidates((rules, list), &mut candidates, request);
+        list.candidates.replace(candidates);
+        result
+    }
+
+    /// Asks the rules at these positions.
+    fn candidates(
+        &mut self,
+        (rules, list): (&[Rule], &WorkerList),
+        candidates: &mut Vec<usize>,
+        request: &mut Request,
+    ) -> ChainResult {
+        let mut at = 0;
+        while let Some(position) = candidates.get(at).copied() {
+            at = at.saturating_add(1);
+            let (Some(rule), Some(counter)) = (rules.get(position), list.counters.get(position))
+            else {
                 continue;
-            }
-            if !rule.holds(RequestFacts::new(request)) {
-                if !is_refusal_noted {
-                    rule.note_why_not(&set.place, request);
-                    is_refusal_noted = true;
-                }
+            };
+            if rule.is_for_responses || !rule.holds(RequestFacts::new(request)) {
                 continue;
             }
             counter.fetch_add(1, Ordering::Relaxed);
-            rule.note(&set.place, request);
+            rule.note(&self.worker.rules.0.place, request);
             if rule.is_dry_run {
                 continue;
             }
             if let Some(result) = self.apply(rule, request) {
                 return result;
+            }
+            // Other conditions may hold for the changed request.
+            if rule.changes_requests() {
+                list.index
+                    .candidates(&RequestFacts::new(request), candidates);
+                at = candidates.partition_point(|other| *other <= position);
             }
         }
         ChainResult::End
@@ -275,7 +311,20 @@ impl Rule {
         condition.is_none_or(|condition| condition.holds(&facts))
     }
 
-    /// Notes why the rule does not apply: of the rules that do not, the first one is shown.
+    /// Whether later conditions may hold that did not before.
+    fn changes_requests(&self) -> bool {
+        self.actions.iter().any(|action| {
+            matches!(
+                action,
+                RuleAction::Rewrite(_)
+                    | RuleAction::RequestField(_)
+                    | RuleAction::Tag(_)
+                    | RuleAction::Jump(_)
+            )
+        })
+    }
+
+    /// Notes why the rule does not apply.
     fn note_why_not(&self, place: &str, request: &Request) {
         trace::note(request, || {
             let condition = self.condition.as_ref();
@@ -301,5 +350,15 @@ impl Rule {
             };
             Step::new(StepKind::Rule, what, why)
         });
+    }
+}
+
+/// Notes why the first rule that does not apply does not.
+fn note_first_refusal(rules: &[Rule], place: &str, request: &Request) {
+    let refused = rules
+        .iter()
+        .find(|rule| !rule.is_for_responses && !rule.holds(RequestFacts::new(request)));
+    if let Some(rule) = refused {
+        rule.note_why_not(place, request);
     }
 }

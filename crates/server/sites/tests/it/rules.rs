@@ -223,3 +223,23 @@ fn internal_requests_do_not_meet_the_rules_of_the_site_again() {
     let response = get("/x").of(&service);
     assert_eq!((response.status, response.text()), (403, "page /error"));
 }
+
+#[test]
+fn a_rule_sees_the_path_the_fields_and_the_tags_of_earlier_rules() {
+    let set = FieldChange::set("x-plan", "gold").unwrap();
+    let rules = Rules::new("a")
+        .rule(rule("never", "path starts_with \"/never\"").then(deny(404)))
+        .rule(rule("old", "path == \"/old\"").then(RuleAction::rewrite("/new").unwrap()))
+        .rule(rule("new", "path == \"/new\"").then(RuleAction::RequestField(set)))
+        .rule(rule("gold", "header.x-plan == \"gold\"").then(RuleAction::Tag("gold".into())))
+        .rule(rule("chain", "tag.gold").then(RuleAction::Jump("chain".into())))
+        .rule(rule("behind", "path == \"/chain\"").then(deny(410)))
+        .chain(
+            "chain",
+            [rule("again", "path == \"/new\"").then(RuleAction::rewrite("/chain").unwrap())],
+        );
+    let service = site(rules).service();
+    for (path, status) in [("/", 200), ("/old", 410), ("/new", 410), ("/never/x", 404)] {
+        assert_eq!(get(path).of(&service).status, status, "{path}");
+    }
+}
