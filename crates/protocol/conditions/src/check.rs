@@ -12,7 +12,7 @@ use apus_patterns::{Glob, ServerName, ServerNames};
 use jiff::tz::TimeZone;
 use regex::bytes::Regex;
 
-use crate::expression::{Condition, Expression, PathPattern, Question, Test};
+use crate::expression::{Condition, ConditionGlob, Expression, Question, Test};
 use crate::fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 use crate::list::{ConditionList, TextSet};
 use crate::mistake::Mistake;
@@ -611,7 +611,7 @@ impl Checker<'_> {
                 let mut globs = Vec::new();
                 for value in values {
                     match Glob::parse(&value.value) {
-                        Ok(glob) => globs.push(PathPattern {
+                        Ok(glob) => globs.push(ConditionGlob {
                             glob,
                             prefix: literal_prefix(&value.value).into(),
                         }),

@@ -46,7 +46,7 @@ pub(crate) enum Question {
     StartsWith(Vec<Box<[u8]>>),
     EndsWith(Vec<Box<[u8]>>),
     Regex(Regex),
-    Globs(Vec<PathPattern>),
+    Globs(Vec<ConditionGlob>),
     Hosts(Box<ServerNames>),
     Networks(Arc<NetworkSet>),
     Numbers(Vec<RangeInclusive<u64>>),
@@ -54,7 +54,7 @@ pub(crate) enum Question {
 
 /// A pattern of paths.
 #[derive(Debug)]
-pub(crate) struct PathPattern {
+pub(crate) struct ConditionGlob {
     pub(crate) glob: Glob,
     /// What each path that matches begins with.
     pub(crate) prefix: Box<[u8]>,

@@ -15,7 +15,7 @@ use crate::network_set::NetworkSet;
 #[derive(Debug, Default)]
 pub struct ConditionIndex {
     always: Vec<usize>,
-    prefixes: Vec<Prefix>,
+    prefixes: Vec<NeededPrefix>,
     /// All networks together, and those of each condition.
     networks: Option<(NetworkSet, Vec<NeededNetworks>)>,
     values: Vec<(Fact, ByValue)>,
@@ -30,7 +30,7 @@ type ByValue = HashMap<Box<[u8]>, Vec<usize>>;
 
 /// The beginning of paths that conditions need. They are sorted by their text.
 #[derive(Debug)]
-struct Prefix {
+struct NeededPrefix {
     text: Box<[u8]>,
     conditions: Vec<usize>,
     /// The longest other prefix that this one begins with.
@@ -159,10 +159,10 @@ impl ConditionIndex {
     }
 }
 
-fn sorted(prefixes: HashMap<&[u8], Vec<usize>>) -> Vec<Prefix> {
-    let mut sorted: Vec<Prefix> = prefixes
+fn sorted(prefixes: HashMap<&[u8], Vec<usize>>) -> Vec<NeededPrefix> {
+    let mut sorted: Vec<NeededPrefix> = prefixes
         .into_iter()
-        .map(|(text, conditions)| Prefix {
+        .map(|(text, conditions)| NeededPrefix {
             text: text.into(),
             conditions,
             parent: None,
