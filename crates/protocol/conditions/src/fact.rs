@@ -105,7 +105,7 @@ facts! {
     Scheme "scheme" Word(&["http", "https"]), Request, false, "The scheme of the request.";
     RequestHost "host" Host, Request, false, "The host of the request, in lower case and without port.";
     Method "method" Text, Request, false, "The method, which is case-sensitive (RFC 9110 section 9.1).";
-    RequestPath "path" Path, Request, false, "The path in its normal form, decoded.";
+    RequestPath "path" Path, Request, false, "The path in its normal form, decoded. A path with `PATH_INFO` behind a script, as `/login.php/a`, has the path of the script as a second value.";
     QueryText "query" Text, Request, false, "The whole query, as it was sent.";
     QueryParameter "query." Text, Request, true, "A parameter of the query, decoded. Each value counts if it is there several times.";
     RequestField "header." Text, Request, true, "A header field of the request. Each line counts if there are several.";

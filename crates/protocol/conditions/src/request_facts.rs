@@ -68,7 +68,6 @@ impl<'a> RequestFacts<'a> {
             FactKind::Scheme => request.scheme(),
             FactKind::RequestHost => request.host()?,
             FactKind::Method => request.method().as_str(),
-            FactKind::RequestPath => return request.normal_path().ok().map(Cow::Borrowed),
             FactKind::QueryText => request.query()?,
             FactKind::RequestType => return media_type(request.headers()),
             FactKind::Protocol => match request.version() {
@@ -114,6 +113,10 @@ impl Facts for RequestFacts<'_> {
         let name = fact.name().unwrap_or_default();
         let mut line = |value: &[u8]| each(Cow::Borrowed(value));
         match fact.kind() {
+            FactKind::RequestPath => self
+                .request
+                .normal_path()
+                .is_ok_and(|path| line(path) || script(path).is_some_and(line)),
             FactKind::RequestField => headers.get_all(name).any(line),
             FactKind::UserAgent => headers.get_all("user-agent").any(line),
             FactKind::Referer => headers.get_all("referer").any(line),
@@ -161,6 +164,13 @@ impl Facts for RequestFacts<'_> {
     fn request_id(&self) -> String {
         self.request.id().to_string()
     }
+}
+
+/// The path of the script that a path with `PATH_INFO` runs (RFC 3875 section 4.1.5): `/login.php` of `/login.php/a`. A rule about
+/// the script would be passed by with a slash behind it otherwise.
+fn script(path: &[u8]) -> Option<&[u8]> {
+    let at = path.windows(5).position(|part| part == b".php/")?;
+    path.get(..at.saturating_add(4))
 }
 
 /// The media type, in lower case and without parameters (RFC 9110 section 8.3.1).

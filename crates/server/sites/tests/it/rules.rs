@@ -243,3 +243,53 @@ fn a_rule_sees_the_path_the_fields_and_the_tags_of_earlier_rules() {
         assert_eq!(get(path).of(&service).status, status, "{path}");
     }
 }
+
+#[test]
+fn a_rule_holds_for_all_forms_of_what_it_names() {
+    let rules = Rules::new("a")
+        .rule(rule("script", "path == \"/login.php\"").then(deny(401)))
+        .rule(rule("scripts", "path matches \"/admin/*.php\"").then(deny(402)))
+        .rule(rule("host", "host == \"closed.example\"").then(deny(403)))
+        .rule(rule("key", "header.x-key in [\"bad\", \"worse\"]").then(deny(404)))
+        .rule(rule("network", "client in 192.0.2.0/24").then(deny(410)));
+    let service = site(rules).service();
+    for (path, status) in [
+        ("/login.php", 401),
+        ("/login.php/", 401),
+        ("/login.php/a/b.php/c", 401),
+        ("/%6cogin.php", 401),
+        ("//login.php", 401),
+        ("/x/../login.php", 401),
+        ("/login.php?a=/x", 401),
+        ("http://example.com/login.php", 401),
+        ("/login.phpx", 410),
+        ("/admin/a.php/b", 402),
+        ("/admin/b/a.php", 410),
+    ] {
+        assert_eq!(get(path).of(&service).status, status, "{path}");
+    }
+    for host in [
+        "closed.example",
+        "CLOSED.example",
+        "closed.example:80",
+        "closed.example.",
+    ] {
+        let response = get("/").with("host", host).of(&service);
+        assert_eq!(response.status, 403, "{host}");
+    }
+    let twice = get("/").lines(&["X-Key: good", "x-key: worse"]);
+    assert_eq!(twice.of(&service).status, 404);
+    for (client, status) in [
+        ("192.0.2.1:1", 410),
+        ("[::ffff:192.0.2.1]:1", 410),
+        ("192.0.3.1:1", 200),
+        ("[2001:db8::1]:1", 200),
+    ] {
+        let client: std::net::SocketAddr = client.parse().unwrap();
+        assert_eq!(
+            get("/").peer(client).of(&service).status,
+            status,
+            "{client}"
+        );
+    }
+}
