@@ -510,6 +510,22 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:20 `status` is known with the response",
     ),
     (
+        "[global]\nlists = { a = { networks = \"none\" } }\nrules = [{ when = \"client in @a\", deny = 403 }]\nSITE\n",
+        "2:28 cannot read ",
+    ),
+    (
+        "[global]\nlists = { a = [\"10.0.0.0/8\", \"x\"] }\nrules = [{ when = \"client in @a\", deny = 403 }]\nSITE\n",
+        "2:30 not a network; the others in this list are networks",
+    ),
+    (
+        "[global]\nconditions = { a = \"tsl\" }\nrules = [{ when = \"a\", deny = 403 }]\nSITE\n",
+        "2:21 unknown fact or condition `tsl`; did you mean `tls`?",
+    ),
+    (
+        "[global]\nconditions = { a = \"b\", b = \"not a\" }\nSITE\n",
+        "2:16 the condition `a` is about itself",
+    ),
+    (
         "SITE\nrules = [{ when = \"tls and not tls\", deny = 403 }]\n",
         "4:20 it is never true",
     ),
