@@ -33,8 +33,9 @@ pub use apus_layers::Etag;
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::RateLimit;
 pub use apus_layers::{
-    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, ForceHttps, Hsts, ListedOrigins, Logged,
-    Metrics, MetricsHandler, RequestIds, SecurityHeaders, Timeout,
+    AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, CatchPanic, Cors,
+    CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Metrics, MetricsHandler, NetworkAccess,
+    Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
 };
 
 #[cfg(feature = "compress")]

@@ -1,6 +1,8 @@
 //! Tests of the layers through their public interface.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod auth;
 #[cfg(test)]
 mod cors;
