@@ -1,5 +1,6 @@
 //! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
+mod access;
 mod acme;
 mod cache;
 mod conditions;
@@ -13,6 +14,7 @@ mod responses;
 mod rules;
 mod site;
 mod site_names;
+mod switched;
 mod tls;
 mod upstream;
 

@@ -9,6 +9,7 @@ use std::cell::{Cell, OnceCell};
 use apus_http::StatusCode;
 use apus_sites::{ErrorPage, LocationSettings, Preset, RewriteFlag, RewriteRule};
 
+use super::access::AccessKeys;
 use super::layers::LocationLayers;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
@@ -508,14 +509,19 @@ impl SiteResolver<'_> {
         settings: LocationSettings,
         reader: &mut ConfigReader<'_>,
     ) -> LocationSettings {
+        let tls = self.site.tls.as_ref();
+        let keys = AccessKeys {
+            own,
+            requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
+        };
         let (layers, settings) = match self.layers.get() {
             None => {
                 let none = LocationLayers::default();
-                let layers = LocationLayers::resolve(own, &none, reader);
+                let layers = LocationLayers::resolve(keys, &none, reader);
                 (self.layers.get_or_init(|| layers).clone(), settings)
             }
             Some(site) if LocationLayers::has_keys(own) => (
-                LocationLayers::resolve(own, site, reader),
+                LocationLayers::resolve(keys, site, reader),
                 settings.without_layers_of_site(),
             ),
             Some(_) => return settings,

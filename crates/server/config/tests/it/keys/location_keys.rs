@@ -161,6 +161,25 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "cors = { origins = \"https://a.example\", max_age = 60 }",
     ),
     ("request_timeout", "", "request_timeout = 30"),
+    ("allow", "", "allow = [\"10.0.0.0/8\", \"unix:\"]"),
+    ("deny", "", "deny = \"10.0.0.0/8\""),
+    (
+        "satisfy",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "satisfy = \"any\", basic_auth = { users_file = \"htpasswd\" }",
+    ),
+    ("referers", "", "referers = true"),
+    (
+        "referers.allow",
+        "referers = true",
+        "referers.allow = [\"blocked\", \"*.example.com\"]",
+    ),
+    ("signed_url", "", "signed_url = { key_file = \"jwt.key\" }"),
+    (
+        "signed_url.key_file",
+        "signed_url = { key_file = \"jwt.key\" }",
+        "signed_url = { key_file = \"other-jwt.key\" }",
+    ),
     (
         "basic_auth",
         "",
@@ -175,6 +194,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "basic_auth.realm",
         "basic_auth = { users_file = \"htpasswd\" }",
         "basic_auth = { users_file = \"htpasswd\", realm = \"staff\" }",
+    ),
+    (
+        "basic_auth.failures_per_minute",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "basic_auth = { users_file = \"htpasswd\", failures_per_minute = 0 }",
     ),
     (
         "jwt",
