@@ -1,5 +1,6 @@
 //! The server as a whole: its access log, privileges, request facts and ids, and reloads under load.
 
+mod access;
 mod access_log;
 mod credentials;
 mod own_files;
