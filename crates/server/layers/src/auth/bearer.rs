@@ -8,8 +8,7 @@ use std::sync::Arc;
 use apus_http::{HeaderValue, Request, ResponseFuture};
 use apus_tokens::{Hexadecimal, sha256};
 
-use super::{challenged, credentials};
-use crate::access::{self, AccessCheck, AccessDecision, AccessGrant};
+use super::{credentials, unauthorized};
 use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
 
@@ -68,34 +67,20 @@ pub(super) const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer");
 pub(super) const WRONG_TOKEN: HeaderValue =
     HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
-impl<T: Clone + Send + Sync + 'static> AccessCheck for BearerAuth<T> {
-    fn name(&self) -> &'static str {
-        "bearer"
-    }
-
-    fn check(&self, request: &Request) -> AccessDecision {
-        let Some(token) = credentials(request, "Bearer") else {
-            return AccessDecision::refused(challenged(NO_TOKEN));
+impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
+        let rendering = next.rendering(&request);
+        let Some(token) = credentials(&request, "Bearer") else {
+            return unauthorized(&rendering, NO_TOKEN).into();
         };
         let found = (self.find)(token.to_owned());
-        AccessDecision::Later(Box::pin(async move {
+        ResponseFuture::later(async move {
             let Some(owner) = found.await else {
-                return Err(challenged(WRONG_TOKEN));
+                return unauthorized(&rendering, WRONG_TOKEN);
             };
-            Ok(AccessGrant::of_user(|request| {
-                request.extensions_mut().insert(owner);
-            }))
-        }))
-    }
-
-    fn establishes_user(&self) -> bool {
-        true
-    }
-}
-
-impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
-    fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        access::pass(self, request, next)
+            request.extensions_mut().insert(owner);
+            next.call(request).wait().await
+        })
     }
 }
 

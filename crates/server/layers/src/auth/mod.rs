@@ -3,13 +3,9 @@
 mod basic;
 mod basic_credentials;
 mod bearer;
-mod comparisons;
-mod failures;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod key;
-#[cfg(feature = "password")]
-mod legacy_hashes;
 #[cfg(feature = "password")]
 pub mod password;
 mod signed_urls;
@@ -18,7 +14,7 @@ mod users;
 
 use std::fmt;
 
-use apus_http::{HeaderName, HeaderValue, Request, StatusCode, header};
+use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use aws_lc_rs::{constant_time, digest};
 
 pub use basic::{BasicAuth, BasicUser, CredentialsCheck};
@@ -33,7 +29,7 @@ pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]
 pub use users::{InvalidUser, Users};
 
-use apus_handler::Error;
+use apus_handler::{Error, Rendering};
 
 /// A secret that cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +78,11 @@ fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {
 }
 
 /// 401 with a challenge (RFC 9110 section 11.6.1).
-fn challenged(challenge: HeaderValue) -> Error {
+fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
     const WWW_AUTHENTICATE: HeaderName = header::WWW_AUTHENTICATE;
-    Error::new(StatusCode::UNAUTHORIZED, "you have to log in").header(WWW_AUTHENTICATE, challenge)
+    let error = Error::new(StatusCode::UNAUTHORIZED, "you have to log in")
+        .header(WWW_AUTHENTICATE, challenge);
+    rendering.respond(error)
 }
 
 /// Whether two texts are the same, compared in constant time.

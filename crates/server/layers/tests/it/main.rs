@@ -1,9 +1,9 @@
 //! Tests of the layers through their public interface.
 
 #[cfg(test)]
-mod access;
-#[cfg(test)]
 mod auth;
+#[cfg(test)]
+mod concurrent_requests;
 #[cfg(test)]
 mod cors;
 #[cfg(test)]
