@@ -1,5 +1,6 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
+mod access;
 mod c_interface;
 mod cache;
 mod clients;
@@ -26,6 +27,7 @@ mod websocket;
 
 use std::process::ExitCode;
 
+pub use access::htpasswd;
 pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
 pub use clients::forwarded;
@@ -74,6 +76,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http3_connection", http3_connection),
     ("http3_frames", http3_frames),
     ("hpack", hpack),
+    ("htpasswd", htpasswd),
     ("multipart", multipart),
     ("path_resolution", path_resolution),
     ("php_wire", php_wire),

@@ -30,12 +30,13 @@ pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 pub use apus_http::RequestId;
 #[cfg(feature = "etag")]
 pub use apus_layers::Etag;
-pub use apus_layers::{
-    AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, ForceHttps, Hsts, ListedOrigins, Logged,
-    Metrics, MetricsHandler, RequestIds, SecurityHeaders, Timeout,
-};
 #[cfg(feature = "rate-limit")]
-pub use apus_layers::{ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit};
+pub use apus_layers::RateLimit;
+pub use apus_layers::{
+    AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, CatchPanic, Cors,
+    CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Metrics, MetricsHandler, NetworkAccess,
+    Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
+};
 
 #[cfg(feature = "compress")]
 pub use apus_compress::Compression;

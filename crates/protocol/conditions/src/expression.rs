@@ -71,6 +71,11 @@ impl Condition {
         }
     }
 
+    /// A condition that always holds.
+    pub fn always() -> Self {
+        Self(Arc::new(Expression::All(Vec::new())))
+    }
+
     /// Why the condition does not hold, in a few words: the first fact that is not as it would have to be.
     pub fn why_not(&self, facts: &dyn Facts) -> String {
         match &*self.0 {

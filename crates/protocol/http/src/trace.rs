@@ -37,6 +37,8 @@ pub enum StepKind {
     Rewrite,
     /// The location of the path.
     Location,
+    /// Whether the client is admitted, and why.
+    Access,
     /// The service that responds.
     Handler,
     /// The cache key of the response, if it may be stored.
@@ -61,6 +63,7 @@ impl fmt::Display for StepKind {
             Self::Rule => "rule",
             Self::Rewrite => "rewrite",
             Self::Location => "location",
+            Self::Access => "access",
             Self::Handler => "handler",
             Self::Cache => "cache",
             Self::Origins => "origins",

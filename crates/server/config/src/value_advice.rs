@@ -173,7 +173,21 @@ const REFUSED: &[TextAdvice] = &[
         help: |text| format!("write \"unix:{text}\" for a Unix socket"),
     },
     TextAdvice {
-        keys: &["trusted_proxies", "proxy_protocol_from", "trusted_clients"],
+        keys: &["allow", "deny"],
+        applies: |text| matches!(text, "*" | "all" | "any"),
+        help: |_| {
+            "with `allow`, all others are denied; all addresses are [\"0.0.0.0/0\", \"::/0\"]"
+                .to_owned()
+        },
+    },
+    TextAdvice {
+        keys: &[
+            "trusted_proxies",
+            "proxy_protocol_from",
+            "trusted_clients",
+            "allow",
+            "deny",
+        ],
         applies: |text| text == "localhost",
         help: |_| "write [\"127.0.0.0/8\", \"::1\"]".to_owned(),
     },

@@ -135,7 +135,8 @@ impl Error {
         self
     }
 
-    /// This error with a field of its response, as `Retry-After`.
+    /// This error with a field of its response, as `Retry-After`. Further fields of the same name are further lines, as the
+    /// challenges of a 401.
     #[must_use]
     pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
@@ -220,7 +221,7 @@ impl Error {
     }
 
     /// The fields of its response.
-    pub(crate) fn headers(&self) -> &[(header::HeaderName, HeaderValue)] {
+    pub fn fields(&self) -> &[(header::HeaderName, HeaderValue)] {
         &self.0.headers
     }
 }

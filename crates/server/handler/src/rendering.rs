@@ -149,8 +149,12 @@ impl Rendering {
         let format = self.format_or(error.preferred());
         let hook = self.on_error.as_ref();
         let made = hook.and_then(|hook| hook(&error, format));
-        for (name, value) in error.headers() {
-            response.headers_mut().insert(name, value);
+        for (name, _) in error.fields() {
+            response.headers_mut().remove(name);
+        }
+        // Of one name there may be several, such as the challenges of a 401.
+        for (name, value) in error.fields() {
+            response.headers_mut().append(name, value);
         }
         match made {
             Some(mut made) => {

@@ -2,9 +2,10 @@
 //!
 //! # The layers
 //!
-//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `timeout`, `request_id`, `log`,
-//! `metrics`, `etag`, `readiness`, `catch_panic`. [`auth`] has Basic authentication, the users of an `htpasswd` file
-//! (`users`), hashes of passwords (`password`), JWT, signed URLs, and the secret of an application (`key`).
+//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `timeout`, `request_id`, `log`,
+//! `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
+//! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
+//! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT, signed URLs, and the secret of an application (`key`).
 //!
 //! A layer is a `Middleware` of apus-handler. `crates/server/sites/src/serve/layers.rs` puts layers around the handler
 //! of a location; their keys are in `crates/server/config/src/raw/layers.rs`, and
@@ -12,11 +13,17 @@
 //!
 //! # Decisions
 //!
-//! - **What limits count outlives a configuration** (`limit`): it is in an `apus_access::LimitState`, which the limit of the same name
-//!   continues with after a reload. `limit_key` is what they count by.
+//! - **Rate limits count by any key of a request in Rust and have no key in `apus.toml` yet**; theirs belongs beside
+//!   the keys of the other layers.
 //! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
 //!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
 //!   it, too.
+//! - **`deny` wins over `allow`, and over every log-in**, in any order: nginx takes the first of its lines that matches, so that a
+//!   line at the wrong place serves everybody. What is allowed is a check like a password (`AccessCheck`), so that one of both can
+//!   be enough (`any_of`).
+//! - **A wrong password is counted when its comparison begins** (`auth::failures`), so that guesses at the same time do not exceed the
+//!   limit. Requests with the same credentials share one comparison (`auth::comparisons`): a browser sends many at once, and got 429
+//!   for most of them after a reload.
 //! - **Passwords are verified on separate threads**, with places for clients and for all together
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
 //!
@@ -27,49 +34,47 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod any_of;
 #[cfg(feature = "auth")]
 pub mod auth;
 mod catch_panic;
+mod client_certificate;
 #[cfg(any(feature = "password", feature = "rate-limit"))]
 mod client_network;
 mod client_wait;
-#[cfg(feature = "rate-limit")]
-mod concurrent_requests;
 mod cors;
 #[cfg(feature = "etag")]
 mod etag;
 mod force_https;
 mod hsts;
-#[cfg(feature = "rate-limit")]
-mod limit;
-#[cfg(feature = "rate-limit")]
-mod limit_key;
 mod log;
 mod metrics;
+mod network_access;
 #[cfg(feature = "rate-limit")]
 mod rate_limit;
 mod readiness;
+mod referers;
 mod request_id;
 mod security_headers;
 mod timeout;
 
+pub use access::{AccessCheck, AccessDecision, AccessGrant};
+pub use any_of::AnyOf;
 pub use catch_panic::CatchPanic;
-#[cfg(feature = "rate-limit")]
-pub use concurrent_requests::ConcurrentRequests;
+pub use client_certificate::RequireClientCertificate;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 #[cfg(feature = "etag")]
 pub use etag::Etag;
 pub use force_https::ForceHttps;
 pub use hsts::{Hsts, HstsField};
-#[cfg(feature = "rate-limit")]
-pub use limit::LimitHandle;
-#[cfg(feature = "rate-limit")]
-pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;
 pub use metrics::{Metrics, MetricsHandler};
+pub use network_access::NetworkAccess;
 #[cfg(feature = "rate-limit")]
 pub use rate_limit::RateLimit;
 pub use readiness::Readiness;
+pub use referers::Referers;
 pub use request_id::RequestIds;
 pub use security_headers::{CspNonce, SecurityHeaders};
 pub use timeout::Timeout;

@@ -134,6 +134,15 @@ Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
     Explain(ExplainArguments),
+    /// Sign a link for a location with `signed_url`
+    ///
+    /// Prints the URL with a signature, and with the time until which it is valid. The signature is of the path and the query as they
+    /// are written, not of the scheme and the host.
+    #[command(after_long_help = "\
+Examples:
+  apus sign-url --key-file links.key --expires-in 1h https://example.com/downloads/a.zip
+  apus sign-url --key-file links.key '/downloads/a.zip?name=b'")]
+    SignUrl(SignUrlArguments),
     /// Load a server and measure it
     ///
     /// Sends requests to one server over HTTP/1.1, HTTP/2 or HTTP/3, as fast as it responds (a closed loop) or at a rate (an open
@@ -552,6 +561,50 @@ pub(crate) struct PurgeTarget {
     /// All responses
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+/// Arguments of `apus sign-url`.
+#[derive(Debug, Args)]
+pub(crate) struct SignUrlArguments {
+    /// The file with the key, as in `signed_url`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) key_file: PathBuf,
+    /// How long the link is valid, such as 90s, 5m or 1h [default: always]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "expires_at")]
+    pub(crate) expires_in: Option<Duration>,
+    /// The last second in which the link is valid, in seconds since 1970
+    #[arg(long, value_name = "SECOND")]
+    pub(crate) expires_at: Option<u64>,
+    #[arg(value_hint = ValueHint::Url, help = "The URL, or its path with the query", value_parser = SignedTarget::parse)]
+    pub(crate) url: SignedTarget,
+}
+
+/// The parts of a URL that is signed.
+#[derive(Clone, Debug)]
+pub(crate) struct SignedTarget {
+    /// The scheme and the host, or nothing.
+    pub(crate) origin: String,
+    /// The path and the query.
+    pub(crate) path: String,
+}
+
+impl SignedTarget {
+    fn parse(text: &str) -> Result<Self, String> {
+        let after_scheme = text.find("://").map_or(0, |at| at.saturating_add(3));
+        let rest = text.get(after_scheme..).unwrap_or_default();
+        let path = rest.find('/').map(|at| at.saturating_add(after_scheme));
+        let path = path.filter(|at| *at == 0 || after_scheme > 0);
+        let (origin, path) = path
+            .and_then(|at| text.split_at_checked(at))
+            .ok_or("expected a URL or a path, such as /downloads/a.zip")?;
+        if path.contains('#') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("spaces, `#` and letters beyond ASCII are percent-encoded in URLs".into());
+        }
+        Ok(Self {
+            origin: origin.to_owned(),
+            path: path.to_owned(),
+        })
+    }
 }
 
 /// Arguments of `apus explain`.

@@ -40,6 +40,7 @@ mod output;
 mod project_database;
 mod project_jobs;
 mod project_program;
+mod sign_url;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -143,6 +144,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
         CliCommand::Cert(command) => certificate_commands::run(command),
         CliCommand::Explain(arguments) => run_explain(arguments),
+        CliCommand::SignUrl(arguments) => sign_url::run(&arguments),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "apus", &mut script);

@@ -13,11 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
-use apus::auth::{BasicAuth, JwtAuth, Users};
+use apus::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
-    BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, RateLimit, RequestIds,
-    SecurityHeaders, Timeout, TrustedProxies,
+    AnyOf, BodyLimit, Compression, Cors, ForceHttps, Hsts, NetworkAccess, Referers, RequestIds,
+    RequireClientCertificate, SecurityHeaders, Timeout, TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -300,6 +300,16 @@ fn files(bench: &Bench) -> Files {
     Files::new(bench.path("public")).index(["index.html"])
 }
 
+/// What clients of several networks see.
+fn from_networks(client: &TestClient) -> String {
+    ["192.0.2.7", "::ffff:192.0.2.7", "203.0.113.7"]
+        .map(|ip| {
+            let request = client.get("/").header("x-forwarded-for", ip);
+            seen(request.send(), &["www-authenticate"])
+        })
+        .join("\n")
+}
+
 fn slow(bench: &Bench) -> Proxy {
     Proxy::to(&bench.silent.1).unwrap()
 }
@@ -427,16 +437,73 @@ fn rows() -> Vec<Row> {
             Timeout::new(Duration::from_secs(1)),
             |client| client.get("/").send().status().to_string()
         ),
-        layer!("limit of rates", |bench| RateLimit::per_hour(1), |client| {
-            let fields = ["ratelimit", "ratelimit-policy", "retry-after"];
-            [(); 2]
-                .map(|()| seen(client.get("/").send(), &fields))
-                .join("\n")
-        }),
         layer!(
-            "limit of requests at once",
-            |bench| ConcurrentRequests::new(2),
-            |client| seen(client.get("/").send(), &["ratelimit", "ratelimit-policy"])
+            "networks that are served",
+            |bench| NetworkAccess::allow(["192.0.2.0/24".parse()?]),
+            from_networks
+        ),
+        layer!(
+            "networks that are not",
+            |bench| NetworkAccess::deny(["192.0.2.0/24".parse()?]),
+            from_networks
+        ),
+        layer!(
+            "client certificates",
+            [
+                "server_name = \"example.com\"",
+                "listen_tls = 443",
+                "tls = { cert = \"cert.pem\", key = \"key.pem\", client_auth = \"optional\", client_ca = \"cert.pem\" }",
+            ],
+            |bench| files(bench),
+            RequireClientCertificate::new(),
+            |client| seen(client.get("/").header("client-cert", ":AA==:").send(), &[])
+        ),
+        layer!(
+            "one of several ways",
+            [
+                "allow = \"192.0.2.0/24\"",
+                "basic_auth = { users_file = \"htpasswd\" }",
+            ],
+            |bench| files(bench),
+            AnyOf::new(NetworkAccess::allow(["192.0.2.0/24".parse()?])).or(BasicAuth::stored(
+                "Restricted",
+                Users::from_htpasswd(HTPASSWD).unwrap()
+            )),
+            |client| {
+                let with_password = client.get("/").basic("ada", "correct").send();
+                [
+                    from_networks(client),
+                    seen(with_password, &["www-authenticate"]),
+                ]
+                .join("\n")
+            }
+        ),
+        layer!(
+            "hotlink protection",
+            |bench| Referers::new().none().same_host(),
+            |client| {
+                let from = |page: &str| client.get("/").header("referer", page).send();
+                [
+                    seen(client.get("/").send(), &[]),
+                    seen(from("http://evil.example/"), &[]),
+                    seen(from("http://localhost/page"), &[]),
+                ]
+                .join("\n")
+            }
+        ),
+        layer!(
+            "signed links",
+            |bench| SignedUrls::new(&Key::new(SECRET.as_bytes())?),
+            |client| {
+                let signed = |key: &str| SignedUrls::new(&Key::new(key).unwrap()).sign("/long.txt");
+                let other = SECRET.replace('0', "1");
+                [
+                    seen(client.get("/long.txt").send(), &[]),
+                    seen(client.get(&signed(&other)).send(), &[]),
+                    seen(client.get(&signed(SECRET)).send(), &[]),
+                ]
+                .join("\n")
+            }
         ),
         layer!(
             "basic authentication",

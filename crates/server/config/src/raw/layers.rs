@@ -1,13 +1,17 @@
 //! The keys of layers: what stands around the handler of a site or a location.
 
 use apus_http::{HeaderName, HeaderValue, Method};
+use apus_sites::ServerName;
+use serde_json::json;
+use toml::de::DeValue;
 
 use super::{YEAR, not_given};
-use crate::keys::{StringType, ValueError, choices, keys};
+use crate::description::TypeDescription;
+use crate::diagnostics::Finding;
+use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, choices, keys};
 use crate::source::Setting;
-use crate::string_type::limit::{LimitFact, LimitName, RateText, RefusalStatus};
-use crate::string_type::{FieldName, HeaderText};
-use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
+use crate::string_type::{FieldName, HeaderText, NetworkText};
+use crate::value::{FilePath, Int, OneOrMore, Seconds, Text};
 
 /// An origin whose scripts may read responses.
 #[derive(Clone, Debug)]
@@ -116,9 +120,139 @@ keys! {
         /// What browsers show when they ask for the password.
         realm: Text = Text("Restricted".to_owned()),
         /// The file with the users, as `htpasswd -B` writes it: `name:hash` on each line. Hashes are made by
-        /// bcrypt, SHA-crypt or Argon2. It is read at start and reload.
+        /// bcrypt, SHA-crypt or Argon2; those of old files, by MD5 (`$apr1$`) and SHA-1 (`{SHA}`), are accepted with a warning. It
+        /// is read at start and reload.
         users_file [required]: FilePath,
+        /// How many wrong passwords of one client for one name are checked in a minute, all of which may come at once; further
+        /// ones get 429. An IPv6 network of 64 bits is one client. 0: no limit.
+        failures_per_minute: Int<0, 10_000> = Int(10),
     }
+}
+
+/// Networks, or none at all.
+#[derive(Clone, Debug)]
+pub(crate) enum Networks {
+    /// `false`.
+    Off,
+    /// These.
+    Of(OneOrMore<NetworkText>),
+}
+
+impl KeyType for Networks {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        if let DeValue::Boolean(false) = node.value {
+            return Some(Self::Off);
+        }
+        let networks = OneOrMore::read(node, reader)?;
+        if networks.0.is_empty() {
+            // Whoever generates an empty list may mean nobody or everybody.
+            let finding = Finding::error(&node.span, "the list is empty", "expected a network");
+            reader.report(finding.help("write false for no restriction"));
+            return None;
+        }
+        Some(Self::Of(networks))
+    }
+
+    fn type_description() -> TypeDescription {
+        let networks = OneOrMore::<NetworkText>::type_description();
+        TypeDescription {
+            expected: format!("`false`, {}", networks.expected),
+            schema: json!({"anyOf": [{"const": false}, networks.schema]}),
+            ..networks
+        }
+    }
+}
+
+choices! {
+    /// How many of the checks of a client have to admit it.
+    pub(crate) Satisfy: "how many checks have to admit a client" {
+        /// All.
+        All = "all",
+        /// One.
+        Any = "any",
+    }
+}
+
+choices! {
+    /// Whether clients need a certificate.
+    pub(crate) CertificateNeed: "whether clients need a certificate" {
+        /// They need none.
+        Optional = "optional",
+        /// They need one.
+        Required = "required",
+    }
+}
+
+keys! {
+    /// Links with a signature, which only who has the key can make, and which may expire. Requests for other URLs get 403.
+    pub(crate) struct SignedUrl {
+        /// The file with the key, of 32 bytes at least: `openssl rand -base64 48`. It is read at start and reload.
+        key_file [required]: FilePath,
+    }
+}
+
+/// Pages from which something may be requested.
+#[derive(Clone, Debug)]
+pub(crate) enum RefererSource {
+    /// `none`: no field.
+    None,
+    /// `blocked`: no URL.
+    Blocked,
+    /// `server_names`: the host that is requested.
+    ServerNames,
+    /// A host, or the subdomains of one.
+    Host(String),
+}
+
+impl StringType for RefererSource {
+    const EXPECTED: &'static str =
+        "\"none\", \"blocked\", \"server_names\", a host as \"example.com\", or \"*.example.com\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "none" => return Ok(Self::None),
+            "blocked" => return Ok(Self::Blocked),
+            "server_names" => return Ok(Self::ServerNames),
+            _ => {}
+        }
+        let host = text.strip_prefix("*.").unwrap_or(text);
+        if text.contains("://") || host.contains(['/', ':']) && !host.starts_with('[') {
+            return Err("it is a host, without a scheme, a port and a path".into());
+        }
+        if host.contains(['*', '~', ' ']) {
+            return Err("`*` stands only at the begin, for subdomains".into());
+        }
+        match host.parse::<ServerName>() {
+            Ok(_) => Ok(Self::Host(text.to_owned())),
+            Err(_) => Err(ValueError::Unexpected),
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(match self {
+            Self::None => "none",
+            Self::Blocked => "blocked",
+            Self::ServerNames => "server_names",
+            Self::Host(host) => host,
+        })
+    }
+}
+
+keys! {
+    /// The pages from which something may be requested, by the field `Referer`. Requests from others get 403. It keeps other sites
+    /// from embedding pictures and downloads, and protects no secrets: any program can send any `Referer`.
+    pub(crate) struct RefererRules {
+        /// The pages: `"server_names"` of the host that is requested, `"example.com"`, `"*.example.com"` of its subdomains;
+        /// `"none"` allows requests without the field, `"blocked"` those in which something replaced its value by one that is no
+        /// URL.
+        allow: OneOrMore<RefererSource> = OneOrMore(default_referers()),
+    }
+}
+
+fn default_referers() -> Vec<Setting<RefererSource>> {
+    [RefererSource::None, RefererSource::ServerNames]
+        .map(not_given)
+        .into()
 }
 
 keys! {
@@ -205,43 +339,5 @@ keys! {
     pub(crate) struct RequestIds {
         /// The field of the id.
         header: FieldName = FieldName("x-request-id".to_owned()),
-    }
-}
-
-keys! {
-    /// A limit on the rate of requests, or on requests at once, exact over all workers. A location has the limits of its site and its own;
-    /// one of the same name takes the place of the site's.
-    pub(crate) struct Limit {
-        /// The name in the log, in `apus status` and in the fields of responses: letters, digits, `-` and `_`.
-        name [required]: LimitName,
-        /// What requests are counted by, one or several facts together: `"client"`, an address or an IPv6 /64; `"network"`, 24
-        /// bits of an IPv4 address or 48 of an IPv6 address; `"all"` for all requests together; `"host"`, `"path"`, `"method"`,
-        /// `"header.x-api-key"`, `"cookie.session"`, `"user_agent"`, `"user"`. A request without the fact, or with several values of
-        /// it, counts for its client.
-        key: OneOrMore<LimitFact> = OneOrMore(vec![not_given(LimitFact("client".to_owned()))]),
-        /// The requests in a time: `"100/s"`, `"10/5s"`, `"600/m"`, `"1000/h"`. Others get 429.
-        rate: RateText,
-        /// How many requests may come at once before the rate applies. By default the requests of `rate`; 1 spreads them evenly.
-        burst: Int<1, 1_000_000_000>,
-        /// How long requests beyond `burst` may wait for their time in place of being refused, in seconds.
-        delay: Seconds<0, 3600> = Seconds::new(0),
-        /// Other rates for some values of the key, as the plans of API keys: `{ key-of-ada = "1000/s" }`. A request with another
-        /// value then counts for its client, so that nobody gains by making up keys.
-        tiers: Map<Text, RateText> = Map::default(),
-        /// How many requests there may be at once, in place of a rate. A request counts until its response was sent. Others get 503.
-        concurrent: Int<1, 1_000_000>,
-        /// How many more requests may wait for a place. Clients take turns, and in a full queue a client with many requests
-        /// makes room for one with few.
-        queue: Int<0, 100_000> = Int(0),
-        /// How long a request may wait in the queue, in seconds.
-        queue_timeout: Time<3600> = Time::new(10),
-        /// About how many values of the key are remembered, with 18 bytes each. Beyond it, those that come least are forgotten.
-        keys: Int<1, 100_000_000> = Int(100_000),
-        /// The status of refusals. By default 429 for a `rate`, and 503 for `concurrent`.
-        status: RefusalStatus,
-        /// Whether it only counts and logs what it would do.
-        dry_run: bool = false,
-        /// Whether it applies. A location can turn a limit of its site off by its name.
-        enabled: bool = true,
     }
 }

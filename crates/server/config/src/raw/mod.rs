@@ -30,7 +30,10 @@ use super::string_type::{
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
 use cache::{Cache, CacheStore};
-use layers::{BasicAuth, Cors, Jwt, Limit, RequestIds, SecurityHeaders};
+use layers::{
+    BasicAuth, CertificateNeed, Cors, Jwt, Networks, RefererRules, RequestIds, Satisfy,
+    SecurityHeaders, SignedUrl,
+};
 use php::Fastcgi;
 use proxy::Proxy;
 use rules::{NamedList, Rule};
@@ -539,12 +542,27 @@ keys! {
         /// How long a response may take until it begins, without the time in which the client sends its body, in
         /// seconds; 503 beyond. 0: no limit.
         request_timeout: Seconds<0, YEAR>,
+        /// The networks whose clients are served; all others get 403. `"unix:"` is clients of Unix sockets. Behind
+        /// `trusted_proxies` the client is the one that they name. `false`: all, also where the site allows only some.
+        allow: Networks,
+        /// The networks whose clients get 403, also those that `allow` has and those that authenticate. `false`: none, also
+        /// where the site denies some.
+        deny: Networks,
+        /// Whether clients need a verified certificate; 403 without one. It is for sites whose `tls.client_auth` is
+        /// `"optional"`.
+        client_certificate: CertificateNeed = CertificateNeed::Optional,
+        /// How many of `allow`, `client_certificate`, `basic_auth` and `jwt` have to admit a client. `"any"`: one of those that there
+        /// are; a client that none of them admits gets 401 if it can log in, else 403.
+        satisfy: Satisfy = Satisfy::All,
+        /// Pages from which something may be requested. `true`: those of the host that is requested, and no page. `false`: all,
+        /// also where the site restricts them.
+        referers: Switch<RefererRules>,
+        /// Links with a signature that may expire. `false`: none is needed, also where the site requires one.
+        signed_url: Switch<SignedUrl>,
         /// Name and password with every request. `false`: none, also where the site requires them.
         basic_auth: Switch<BasicAuth>,
         /// JSON Web Tokens with every request. `false`: none, also where the site requires them.
         jwt: Switch<Jwt>,
-        /// Limits on requests.
-        limits: List<Limit> = List::default(),
     }
 }
 

@@ -43,12 +43,14 @@ impl Conditions {
             }
         }
         for (name, raw_list) in &raw.lists.0 {
-            if let Some(list) = named_list(raw_list, reader) {
-                let definitions = &mut conditions.definitions;
-                match &raw_list.value {
-                    NamedList::Values(_) => definitions.define_list(&name.0, list),
-                    NamedList::File(_) => definitions.define_changing_list(&name.0, list),
+            let definitions = &mut conditions.definitions;
+            match (named_list(raw_list, reader), &raw_list.value) {
+                (Some(list), NamedList::Values(_)) => definitions.define_list(&name.0, list),
+                (Some(list), NamedList::File(_)) => {
+                    definitions.define_changing_list(&name.0, list);
                 }
+                // What is wrong with it was said once: conditions with it are no further mistakes.
+                (None, raw) => definitions.define_changing_list(&name.0, absent_list(raw)),
             }
         }
         let named: BTreeMap<&str, (&Setting<Text>, &Setting<When>)> = raw
@@ -131,6 +133,22 @@ fn named_list(list: &Setting<NamedList>, reader: &mut ConfigReader<'_>) -> Optio
         }
     };
     Some(list)
+}
+
+/// An empty list of the kind that a list with a mistake was meant to be.
+fn absent_list(raw: &NamedList) -> ConditionList {
+    let has_networks = match raw {
+        NamedList::Values(values) => {
+            let mut values = values.0.iter();
+            values.any(|value| value.0.parse::<Network>().is_ok())
+        }
+        NamedList::File(keys) => keys.networks.is_some(),
+    };
+    if let (false, Ok(texts)) = (has_networks, TextSet::new([""; 0])) {
+        ConditionList::Texts(Arc::new(texts))
+    } else {
+        ConditionList::Networks(Arc::default())
+    }
 }
 
 /// Networks if all values are some, else texts.
@@ -277,6 +295,7 @@ impl DefinitionOrder<'_> {
                     format!("the condition `{}` is about itself", shown(name)),
                     "its condition leads back to it",
                 ));
+                let _ = (self.conditions.definitions).define(name, Condition::always());
                 return;
             }
             None => {}
@@ -290,9 +309,9 @@ impl DefinitionOrder<'_> {
             self.define(&used, reader);
         }
         self.states.insert(name.to_owned(), DefinitionState::Done);
-        let Some(condition) = self.conditions.compile(when, FactStage::Response, reader) else {
-            return;
-        };
+        let compiled = self.conditions.compile(when, FactStage::Response, reader);
+        // What is wrong with it was said once: conditions with its name are no further mistakes.
+        let condition = compiled.unwrap_or_else(Condition::always);
         if self.conditions.definitions.define(name, condition).is_err() {
             reader.report(Finding::error(
                 &key.span,

@@ -1,19 +1,18 @@
-//! The layers of a site or a location: request ids, security headers, CORS, time-out, limits, authentication.
+//! The layers of a site or a location: request ids, security headers, CORS, time-out, access.
 
 use apus_handler::middleware::Layer;
 use apus_http::HeaderName;
-use apus_layers::auth::{BasicAuth, JwtAuth, Users, jsonwebtoken::Algorithm};
-use apus_layers::{Cors, LimitHandle, RequestIds, SecurityHeaders, Timeout};
+use apus_layers::{Cors, RequestIds, SecurityHeaders, Timeout};
 use http::header;
 
-use super::limits::{self, ResolvedLimit};
-use super::tls;
+use super::access::{AccessKeys, AccessLayers};
+use super::switched::switched;
 use crate::diagnostics::Finding;
-use crate::keys::{ConfigReader, ConfigTable};
+use crate::keys::ConfigReader;
 use crate::raw::LocationKeys;
-use crate::raw::layers::{self as keys, CorsHeader, CorsOrigin, JwtAlgorithm};
-use crate::source::{Setting, SourceSpan};
-use crate::value::{Seconds, Switch};
+use crate::raw::layers::{self as keys, CorsHeader, CorsOrigin};
+use crate::source::Setting;
+use crate::value::Seconds;
 
 /// The layers of a site or a location, the outermost first.
 #[derive(Clone, Debug, Default)]
@@ -22,15 +21,18 @@ pub(super) struct LocationLayers {
     security_headers: Option<Layer>,
     cors: Option<Layer>,
     request_timeout: Option<Layer>,
-    basic_auth: Option<Layer>,
-    jwt: Option<Layer>,
-    limits: Vec<ResolvedLimit>,
+    access: AccessLayers,
 }
 
 impl LocationLayers {
     /// The layers by the keys of a place, and the site's layers for keys that the place does not have. Layers of
     /// the site are shared, not made again.
-    pub(super) fn resolve(own: &LocationKeys, site: &Self, reader: &mut ConfigReader<'_>) -> Self {
+    pub(super) fn resolve(
+        keys: AccessKeys<'_>,
+        site: &Self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Self {
+        let own = keys.own;
         Self {
             request_id: switched(
                 own.request_id.as_ref(),
@@ -62,16 +64,7 @@ impl LocationLayers {
                 }) => (!time.is_zero())
                     .then(|| Layer::named("request_timeout", time, Timeout::new(*time))),
             },
-            basic_auth: switched(
-                own.basic_auth.as_ref(),
-                &site.basic_auth,
-                reader,
-                basic_auth,
-            ),
-            jwt: switched(own.jwt.as_ref(), &site.jwt, reader, |keys, _, reader| {
-                jwt(keys, reader)
-            }),
-            limits: limits::resolve(&own.limits.0, &site.limits, reader),
+            access: AccessLayers::resolve(keys, &site.access, reader),
         }
     }
 
@@ -81,60 +74,21 @@ impl LocationLayers {
             || own.security_headers.is_some()
             || own.cors.is_some()
             || own.request_timeout.is_some()
-            || own.basic_auth.is_some()
-            || own.jwt.is_some()
-            || !own.limits.0.is_empty()
-    }
-
-    /// The limits of a place itself, without those of its site.
-    pub(super) fn own_limits<'a>(
-        &'a self,
-        own: &'a LocationKeys,
-    ) -> impl Iterator<Item = &'a LimitHandle> {
-        let is_own = |limit: &&LimitHandle| {
-            let mut names = own.limits.0.iter();
-            names.any(|keys| keys.name.0 == limit.name())
-        };
-        let limits = self.limits.iter().map(|limit| &limit.handle);
-        limits.filter(is_own)
+            || AccessLayers::has_keys(own)
     }
 
     /// The layers, the outermost first.
     pub(super) fn into_iter(self) -> impl Iterator<Item = Layer> {
-        // A limit by the user comes after who authenticates it, all others before: a password costs more to check than a request to
-        // count.
-        let (by_user, others): (Vec<_>, Vec<_>) = self
-            .limits
-            .into_iter()
-            .partition(|limit| limit.handle.key().needs_authentication());
-        let before = [
+        [
             self.request_id,
             self.security_headers,
             self.cors,
             self.request_timeout,
-        ];
-        let layers = |limits: Vec<ResolvedLimit>| limits.into_iter().map(|limit| limit.layer);
-        before
-            .into_iter()
-            .flatten()
-            .chain(layers(others))
-            .chain([self.basic_auth, self.jwt].into_iter().flatten())
-            .chain(layers(by_user))
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.access.into_iter())
     }
-}
-
-/// A layer whose key turns it on, off, or gives it a table.
-fn switched<K: ConfigTable + Clone>(
-    own: Option<&Setting<Switch<K>>>,
-    site: &Option<Layer>,
-    reader: &mut ConfigReader<'_>,
-    make: impl FnOnce(&K, &SourceSpan, &mut ConfigReader<'_>) -> Option<Layer>,
-) -> Option<Layer> {
-    let Some(own) = own else {
-        return site.clone();
-    };
-    let keys = own.table(&own.span, reader)?;
-    make(&keys, &own.span, reader)
 }
 
 fn security_headers(keys: &keys::SecurityHeaders, reader: &mut ConfigReader<'_>) -> Option<Layer> {
@@ -242,86 +196,6 @@ fn with_keys<Origins>(cors: Cors<Origins>, keys: &keys::Cors) -> Cors<Origins> {
     let exposed = keys.expose_headers.0.iter();
     let exposed = exposed.filter_map(|name| HeaderName::from_bytes(name.0.as_bytes()).ok());
     cors.exposed_headers(exposed).max_age(keys.max_age.0)
-}
-
-/// The invalid lines of a file of users that are reported one by one.
-const MAX_INVALID_USERS: usize = 10;
-
-fn basic_auth(
-    keys: &keys::BasicAuth,
-    _: &SourceSpan,
-    reader: &mut ConfigReader<'_>,
-) -> Option<Layer> {
-    let bytes = tls::file(&keys.users_file, reader)?;
-    let invalid = match std::str::from_utf8(&bytes) {
-        Ok(text) => match Users::from_htpasswd(text) {
-            Ok(users) if users.is_empty() => vec!["the file has no users".to_owned()],
-            Ok(users) => {
-                tls::warn_of_readers(&keys.users_file, reader);
-                return Some(Layer::named(
-                    "basic_auth",
-                    keys,
-                    BasicAuth::stored(&keys.realm.0, users),
-                ));
-            }
-            Err(invalid) => invalid.iter().map(ToString::to_string).collect(),
-        },
-        Err(_) => vec!["the file is not UTF-8".to_owned()],
-    };
-    for error in invalid.iter().take(MAX_INVALID_USERS) {
-        reader.report(Finding::error(&keys.users_file.span, error, "in this file"));
-    }
-    if let Some(more @ 1..) = invalid.len().checked_sub(MAX_INVALID_USERS) {
-        let message = format!("{more} more lines are no users");
-        reader.report(Finding::error(
-            &keys.users_file.span,
-            message,
-            "in this file",
-        ));
-    }
-    None
-}
-
-fn jwt(keys: &keys::Jwt, reader: &mut ConfigReader<'_>) -> Option<Layer> {
-    let key = tls::file(&keys.key_file, reader)?;
-    let mut auth = match JwtAuth::<serde_json::Value>::from_key(algorithm(*keys.algorithm), &key) {
-        Ok(auth) => auth.leeway(keys.leeway.0),
-        Err(error) => {
-            let message = error.to_string();
-            reader.report(Finding::error(&keys.key_file.span, message, "in this file"));
-            return None;
-        }
-    };
-    if keys.algorithm.is_secret() {
-        tls::warn_of_readers(&keys.key_file, reader);
-    }
-    if let Some(issuer) = &keys.issuer {
-        auth = auth.issuer(&issuer.0);
-    }
-    if let Some(audience) = &keys.audience {
-        auth = auth.audience(&audience.0);
-    }
-    if *keys.optional {
-        auth = auth.optional();
-    }
-    Some(Layer::named("jwt", keys, auth))
-}
-
-fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {
-    match algorithm {
-        JwtAlgorithm::Hs256 => Algorithm::HS256,
-        JwtAlgorithm::Hs384 => Algorithm::HS384,
-        JwtAlgorithm::Hs512 => Algorithm::HS512,
-        JwtAlgorithm::Rs256 => Algorithm::RS256,
-        JwtAlgorithm::Rs384 => Algorithm::RS384,
-        JwtAlgorithm::Rs512 => Algorithm::RS512,
-        JwtAlgorithm::Ps256 => Algorithm::PS256,
-        JwtAlgorithm::Ps384 => Algorithm::PS384,
-        JwtAlgorithm::Ps512 => Algorithm::PS512,
-        JwtAlgorithm::Es256 => Algorithm::ES256,
-        JwtAlgorithm::Es384 => Algorithm::ES384,
-        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
-    }
 }
 
 fn text(value: &http::HeaderValue) -> &str {

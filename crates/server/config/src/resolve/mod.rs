@@ -1,11 +1,11 @@
 //! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
+mod access;
 mod acme;
 mod cache;
 mod conditions;
 mod http3;
 mod layers;
-mod limits;
 mod listen;
 mod php;
 mod proxy;
@@ -14,6 +14,7 @@ mod responses;
 mod rules;
 mod site;
 mod site_names;
+mod switched;
 mod tls;
 mod upstream;
 
@@ -404,9 +405,8 @@ fn site(
         })
         .collect();
     let groups = SiteUpstreams::new(raw, &name, reader);
-    let resolver = site::SiteResolver::new((raw, &name), defaults, &groups);
-    let (handler, settings, locations) = resolver.resolve(reader)?;
-    let limits = resolver.into_limits();
+    let (handler, settings, locations) =
+        site::SiteResolver::new((raw, &name), defaults, &groups).resolve(reader)?;
     groups.warn_of_unused(reader);
     let place = RulePlace {
         conditions: &defaults.conditions,
@@ -454,7 +454,6 @@ fn site(
         handler,
         settings,
         rules,
-        limits,
         locations,
     };
     Some(ResolvedSite {

@@ -5,7 +5,6 @@
 
 pub(super) mod acme;
 pub(super) mod caching;
-pub(super) mod limit;
 pub(super) mod origin;
 pub(super) mod php;
 

@@ -1,6 +1,8 @@
 //! Tests of `apus.toml`: what is valid, what is refused and where, and what each key does to the plan.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod advice;
 #[cfg(test)]
 mod cache;

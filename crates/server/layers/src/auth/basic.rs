@@ -9,7 +9,10 @@ use apus_http::{HeaderValue, RemoteUser, Request, ResponseFuture, StatusCode};
 
 #[cfg(feature = "password")]
 use super::Users;
-use super::{Credentials, same, unauthorized};
+use super::comparisons::{Comparisons, PasswordComparison};
+use super::failures::FailureLimit;
+use super::{Credentials, challenged, same};
+use crate::access::{self, AccessCheck, AccessDecision, AccessGrant};
 use apus_handler::Error;
 use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
@@ -17,6 +20,9 @@ use apus_handler::{FromRequestHead, Matched};
 
 /// A layer that rejects requests without a valid name and password with 401. Clients send them with every
 /// request, so the layer belongs behind TLS. A handler takes the name as [`BasicUser`].
+///
+/// A client that sends ten wrong passwords for a name within a minute gets 429 for further ones, one of which is checked each six
+/// seconds then ([`BasicAuth::failures_per_minute`]). All workers count together.
 ///
 /// ```
 /// # use apus_layers::auth::{BasicAuth, BasicUser};
@@ -31,6 +37,11 @@ use apus_handler::{FromRequestHead, Matched};
 pub struct BasicAuth {
     challenge: HeaderValue,
     check: Arc<Check>,
+    comparisons: Arc<Comparisons>,
+    failures: FailureLimit,
+    /// Those whose passwords were right before are not checked again.
+    #[cfg(feature = "password")]
+    stored: Option<Arc<Users>>,
     /// The users, for debugging.
     users: Arc<str>,
 }
@@ -76,6 +87,10 @@ impl BasicAuth {
                 let checked = check(credentials);
                 Box::pin(async move { checked.await.into_result() })
             }),
+            comparisons: Comparisons::new(),
+            failures: FailureLimit::default(),
+            #[cfg(feature = "password")]
+            stored: None,
             users: "those whom a function knows".into(),
         }
     }
@@ -105,14 +120,74 @@ impl BasicAuth {
     pub fn stored(realm: &str, users: Users) -> Self {
         let text = format!("{users:?}").into();
         let users = Arc::new(users);
+        let stored = Some(users.clone());
         let auth = Self::new(realm, move |given| {
             let users = users.clone();
             async move { users.check(given).await }
         });
         Self {
+            stored,
             users: text,
             ..auth
         }
+    }
+
+    /// How many wrong passwords of one client for one name are checked in a minute, all of which may come at once; further ones
+    /// get 429 with `Retry-After`. An IPv6 network of 64 bits is one client; clients of Unix sockets are not limited. Default: 10.
+    /// 0: no limit.
+    #[must_use]
+    pub fn failures_per_minute(mut self, count: u32) -> Self {
+        self.failures = FailureLimit::per_minute(count);
+        self
+    }
+
+    /// Whether the password was right before.
+    fn is_verified(&self, given: &Credentials) -> bool {
+        #[cfg(feature = "password")]
+        if let Some(users) = &self.stored {
+            return users.is_verified(given);
+        }
+        let _ = given;
+        false
+    }
+
+    /// Whether the password is right. Requests with the same one at the same time share a comparison, and count once.
+    async fn compare(&self, given: Credentials) -> Result<bool, Error> {
+        loop {
+            match self.comparisons.begin(&given) {
+                PasswordComparison::Own(comparison) => {
+                    // The comparison may have ended since this request looked.
+                    if self.is_verified(&given) {
+                        comparison.finish(true);
+                        return Ok(true);
+                    }
+                    let counted = self.failures.count(given.client, &given.name)?;
+                    let is_right = (self.check)(given).await?;
+                    if !is_right {
+                        counted.was_wrong();
+                    }
+                    comparison.finish(is_right);
+                    return Ok(is_right);
+                }
+                PasswordComparison::Shared(comparison) => {
+                    if let Some(is_right) = comparison.result().await {
+                        return Ok(is_right);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a request of this user gets.
+    fn admission(name: String) -> AccessGrant {
+        AccessGrant::of_user(move |request| {
+            let user = RemoteUser {
+                name: name.as_str().into(),
+                scheme: "Basic",
+            };
+            user.set(request);
+            request.extensions_mut().insert(BasicUser(name));
+        })
     }
 }
 
@@ -127,29 +202,37 @@ fn challenge(realm: &str) -> HeaderValue {
     )
 }
 
-impl Middleware<ResponseMarker> for BasicAuth {
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        let rendering = next.rendering(&request);
-        let Some(given) = Credentials::of(&request) else {
-            return unauthorized(&rendering, self.challenge.clone()).into();
+impl AccessCheck for BasicAuth {
+    fn name(&self) -> &'static str {
+        "basic_auth"
+    }
+
+    fn check(&self, request: &Request) -> AccessDecision {
+        let Some(given) = Credentials::of(request) else {
+            return AccessDecision::refused(challenged(self.challenge.clone()));
         };
-        let name = given.name.clone();
-        let checked = (self.check)(given);
-        let challenge = self.challenge.clone();
-        ResponseFuture::later(async move {
-            match checked.await {
-                Ok(true) => {}
-                Ok(false) => return unauthorized(&rendering, challenge),
-                Err(error) => return rendering.respond(error),
+        if self.is_verified(&given) {
+            return AccessDecision::Now(Ok(Self::admission(given.name)));
+        }
+        let auth = self.clone();
+        AccessDecision::Later(Box::pin(async move {
+            let name = given.name.clone();
+            if auth.compare(given).await? {
+                Ok(Self::admission(name))
+            } else {
+                Err(challenged(auth.challenge))
             }
-            let user = RemoteUser {
-                name: name.as_str().into(),
-                scheme: "Basic",
-            };
-            user.set(&mut request);
-            request.extensions_mut().insert(BasicUser(name));
-            next.call(request).wait().await
-        })
+        }))
+    }
+
+    fn establishes_user(&self) -> bool {
+        true
+    }
+}
+
+impl Middleware<ResponseMarker> for BasicAuth {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        access::pass(self, request, next)
     }
 }
 

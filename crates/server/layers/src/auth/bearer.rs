@@ -8,7 +8,8 @@ use std::sync::Arc;
 use apus_http::{HeaderValue, Request, ResponseFuture};
 use apus_tokens::{Hexadecimal, sha256};
 
-use super::{credentials, unauthorized};
+use super::{challenged, credentials};
+use crate::access::{self, AccessCheck, AccessDecision, AccessGrant};
 use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
 
@@ -67,20 +68,34 @@ pub(super) const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer");
 pub(super) const WRONG_TOKEN: HeaderValue =
     HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
-impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        let rendering = next.rendering(&request);
-        let Some(token) = credentials(&request, "Bearer") else {
-            return unauthorized(&rendering, NO_TOKEN).into();
+impl<T: Clone + Send + Sync + 'static> AccessCheck for BearerAuth<T> {
+    fn name(&self) -> &'static str {
+        "bearer"
+    }
+
+    fn check(&self, request: &Request) -> AccessDecision {
+        let Some(token) = credentials(request, "Bearer") else {
+            return AccessDecision::refused(challenged(NO_TOKEN));
         };
         let found = (self.find)(token.to_owned());
-        ResponseFuture::later(async move {
+        AccessDecision::Later(Box::pin(async move {
             let Some(owner) = found.await else {
-                return unauthorized(&rendering, WRONG_TOKEN);
+                return Err(challenged(WRONG_TOKEN));
             };
-            request.extensions_mut().insert(owner);
-            next.call(request).wait().await
-        })
+            Ok(AccessGrant::of_user(|request| {
+                request.extensions_mut().insert(owner);
+            }))
+        }))
+    }
+
+    fn establishes_user(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        access::pass(self, request, next)
     }
 }
 

@@ -10,7 +10,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 
 use super::bearer::{NO_TOKEN, WRONG_TOKEN};
-use super::{KeyError, credentials, unauthorized};
+use super::{KeyError, challenged, credentials};
+use crate::access::{self, AccessCheck, AccessDecision, AccessGrant};
 use apus_handler::Error;
 use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
@@ -163,29 +164,45 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
     }
 }
 
-impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMarker>
-    for JwtAuth<T>
-{
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        let Some(token) = credentials(&request, "Bearer") else {
+impl<T: DeserializeOwned + Clone + Send + Sync + 'static> AccessCheck for JwtAuth<T> {
+    fn name(&self) -> &'static str {
+        "jwt"
+    }
+
+    fn check(&self, request: &Request) -> AccessDecision {
+        let Some(token) = credentials(request, "Bearer") else {
             if self.is_optional {
-                return next.call(request);
+                return AccessDecision::ADMITTED;
             }
-            return unauthorized(&next.rendering(&request), NO_TOKEN).into();
+            return AccessDecision::refused(challenged(NO_TOKEN));
         };
         match self.claims(token) {
             Ok(claims) => {
-                if let Some(user) = user(token) {
-                    user.set(&mut request);
-                }
-                request.extensions_mut().insert(Claims(claims));
-                next.call(request)
+                let user = user(token);
+                AccessDecision::Now(Ok(AccessGrant::of_user(move |request| {
+                    if let Some(user) = user {
+                        user.set(request);
+                    }
+                    request.extensions_mut().insert(Claims(claims));
+                })))
             }
             Err(error) => {
                 tracing::debug!(%error, "a token is refused");
-                unauthorized(&next.rendering(&request), WRONG_TOKEN).into()
+                AccessDecision::refused(challenged(WRONG_TOKEN))
             }
         }
+    }
+
+    fn establishes_user(&self) -> bool {
+        true
+    }
+}
+
+impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMarker>
+    for JwtAuth<T>
+{
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        access::pass(self, request, next)
     }
 }
 

@@ -3,9 +3,13 @@
 mod basic;
 mod basic_credentials;
 mod bearer;
+mod comparisons;
+mod failures;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod key;
+#[cfg(feature = "password")]
+mod legacy_hashes;
 #[cfg(feature = "password")]
 pub mod password;
 mod signed_urls;
@@ -14,7 +18,7 @@ mod users;
 
 use std::fmt;
 
-use apus_http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use apus_http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use aws_lc_rs::{constant_time, digest};
 
 pub use basic::{BasicAuth, BasicUser, CredentialsCheck};
@@ -29,7 +33,7 @@ pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]
 pub use users::{InvalidUser, Users};
 
-use apus_handler::{Error, Rendering};
+use apus_handler::Error;
 
 /// A secret that cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +82,9 @@ fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {
 }
 
 /// 401 with a challenge (RFC 9110 section 11.6.1).
-fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
+fn challenged(challenge: HeaderValue) -> Error {
     const WWW_AUTHENTICATE: HeaderName = header::WWW_AUTHENTICATE;
-    let error = Error::new(StatusCode::UNAUTHORIZED, "you have to log in")
-        .header(WWW_AUTHENTICATE, challenge);
-    rendering.respond(error)
+    Error::new(StatusCode::UNAUTHORIZED, "you have to log in").header(WWW_AUTHENTICATE, challenge)
 }
 
 /// Whether two texts are the same, compared in constant time.

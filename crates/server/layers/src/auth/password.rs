@@ -39,6 +39,7 @@ use argon2::{Argon2, PasswordHash};
 use sha_crypt::ShaCrypt;
 use tokio::sync::Semaphore;
 
+use super::legacy_hashes;
 use crate::client_network::client_network;
 use apus_handler::Error;
 
@@ -64,8 +65,8 @@ pub async fn hash(client: Option<IpAddr>, password: impl Into<String>) -> Result
     QUEUE.run(client, move || hash_with_argon2(&password)).await
 }
 
-/// Whether a password is the one that was stored: by [`hash`], by `htpasswd -B` (bcrypt), or by `crypt(3)` with
-/// SHA-256 or SHA-512. Without a stored hash it takes as long and returns `false`, so that the time does not
+/// Whether a password is the one that was stored: by [`hash`], by `htpasswd -B` (bcrypt), by `crypt(3)` with
+/// SHA-256 or SHA-512, or in an old file by `htpasswd` with MD5 (`$apr1$`) or SHA-1 (`{SHA}`). Without a stored hash it takes as long and returns `false`, so that the time does not
 /// reveal which names exist. The client is the one who sent the password;
 /// `None` is the program itself, or a client on a Unix socket.
 ///
@@ -96,6 +97,10 @@ fn matches(password: &[u8], stored: &str) -> Result<bool, PasswordError> {
         Some(Scheme::Bcrypt) => {
             return bcrypt::verify(password, stored).map_err(PasswordError::of);
         }
+        Some(Scheme::Legacy) => {
+            let matches = legacy_hashes::matches(password, stored);
+            return matches.ok_or_else(|| PasswordError::of("the hash is incomplete"));
+        }
         None => return Err(PasswordError::of("what is stored is no hash of a password")),
     };
     match compared {
@@ -111,10 +116,15 @@ enum Scheme {
     Bcrypt,
     /// SHA-crypt with SHA-256 or SHA-512, as in `crypt(3)`.
     ShaCrypt,
+    /// MD5 or SHA-1 of old `htpasswd` files.
+    Legacy,
 }
 
 impl Scheme {
     fn of(stored: &str) -> Option<Self> {
+        if stored.starts_with(legacy_hashes::SHA) || stored.starts_with(legacy_hashes::APR1) {
+            return Some(Self::Legacy);
+        }
         match stored.strip_prefix('$')?.split('$').next()? {
             scheme if scheme.starts_with("argon2") => Some(Self::Argon2),
             "2a" | "2b" | "2y" => Some(Self::Bcrypt),
@@ -124,12 +134,18 @@ impl Scheme {
     }
 }
 
+/// Whether a reader of a hash could find its password soon: MD5, SHA-1.
+pub(super) fn is_weak(stored: &str) -> bool {
+    matches!(Scheme::of(stored), Some(Scheme::Legacy))
+}
+
 /// Checks that [`verify`] supports a hash.
 pub(super) fn check_stored(stored: &str) -> Result<(), &'static str> {
     let is_valid = match Scheme::of(stored) {
         Some(Scheme::Argon2) => PasswordHash::new(stored).is_ok(),
         Some(Scheme::Bcrypt) => stored.parse::<bcrypt::HashParts>().is_ok(),
         Some(Scheme::ShaCrypt) => stored.parse::<sha_crypt::PasswordHash>().is_ok(),
+        Some(Scheme::Legacy) => legacy_hashes::is_complete(stored),
         None => {
             return Err(
                 "expected a hash of bcrypt, SHA-crypt or Argon2; `htpasswd -B` makes one of bcrypt",

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Key;
+use crate::access::{self, AccessCheck, AccessDecision};
 
 /// Signs URLs, and is the layer that rejects requests for other URLs with 403: for links in mails and downloads, which
 /// need no log-in.
@@ -74,8 +75,12 @@ impl SignedUrls {
 
     /// A path, with or without a query, as a URL that is valid for this time, in whole seconds.
     pub fn sign_for(&self, path: &str, lifetime: Duration) -> String {
-        let expires = self.now().saturating_add(lifetime.as_secs());
-        self.sign(&format!("{path}{}{EXPIRES}{expires}", separator(path)))
+        self.sign_until(path, self.now().saturating_add(lifetime.as_secs()))
+    }
+
+    /// A path, with or without a query, as a URL that is valid up to and including this second since 1970.
+    pub fn sign_until(&self, path: &str, second: u64) -> String {
+        self.sign(&format!("{path}{}{EXPIRES}{second}", separator(path)))
     }
 
     /// Checks the URL of a request, as the client sent it.
@@ -116,12 +121,22 @@ fn separator(path: &str) -> char {
     if path.contains('?') { '&' } else { '?' }
 }
 
+impl AccessCheck for SignedUrls {
+    fn name(&self) -> &'static str {
+        "signed_url"
+    }
+
+    fn check(&self, request: &Request) -> AccessDecision {
+        match self.verify(request) {
+            Ok(()) => AccessDecision::ADMITTED,
+            Err(error) => AccessDecision::refused(error),
+        }
+    }
+}
+
 impl Middleware<ResponseMarker> for SignedUrls {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        match self.verify(&request) {
-            Ok(()) => next.call(request),
-            Err(error) => next.rendering(&request).respond(error).into(),
-        }
+        access::pass(self, request, next)
     }
 }
 

@@ -3,22 +3,34 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use apus_http::StatusCode;
-use aws_lc_rs::{hmac, rand};
+use aws_lc_rs::{constant_time, hmac, rand};
 
 use super::{Credentials, password};
 use apus_handler::Error;
 
+/// How long a password that was right is not compared again.
+const REMEMBERED: Duration = Duration::from_secs(300);
+
 /// Users with stored passwords.
 ///
-/// A password that was right once is right for the same name until the process ends, without the memory and
-/// time that a comparison costs.
+/// A password that was right is right for the same name for five minutes, without the memory and time that a comparison costs. One
+/// password of each user is remembered, as a digest under a key that only this process has.
 pub struct Users {
     hashes: HashMap<String, String>,
-    /// The passwords that were right, by name; under a key that only this process has.
-    verified: Mutex<HashMap<String, hmac::Tag>>,
+    /// The hashes that the passwords of unknown names are compared with.
+    decoys: Vec<String>,
+    verified: Mutex<HashMap<String, VerifiedPassword>>,
     key: Option<hmac::Key>,
+}
+
+/// A password that was right.
+struct VerifiedPassword {
+    tag: hmac::Tag,
+    /// Until when it is not compared again.
+    until: Duration,
 }
 
 /// A line of an `htpasswd` file that is not a valid user.
@@ -35,8 +47,8 @@ impl Users {
     /// by bcrypt (`htpasswd -B`), SHA-crypt (`openssl passwd -6`) and Argon2 ([`password::hash`]).
     ///
     /// # Errors
-    /// All lines that are not valid users. MD5, SHA-1, DES and plain text are rejected: a reader of the file could find
-    /// the passwords soon.
+    /// All lines that are not valid users. DES and plain text are rejected: a reader of the file could find the passwords soon.
+    /// MD5 (`$apr1$`) and SHA-1 (`{SHA}`), which are hardly better, are accepted for old files: [`Self::weak`].
     pub fn from_htpasswd(text: &str) -> Result<Self, Vec<InvalidUser>> {
         let mut hashes = HashMap::new();
         let mut invalid = Vec::new();
@@ -80,10 +92,19 @@ impl Users {
         self.hashes.is_empty()
     }
 
+    /// How many have a hash from which a reader of the file could find the password soon: MD5, SHA-1.
+    pub fn weak(&self) -> usize {
+        let hashes = self.hashes.values();
+        hashes.filter(|hash| password::is_weak(hash)).count()
+    }
+
     fn new(hashes: HashMap<String, String>) -> Self {
         let random = rand::SystemRandom::new();
+        let mut decoys: Vec<_> = hashes.values().cloned().collect();
+        decoys.sort();
         Self {
             hashes,
+            decoys,
             verified: Mutex::default(),
             key: hmac::Key::generate(hmac::HMAC_SHA256, &random).ok(),
         }
@@ -92,12 +113,9 @@ impl Users {
     /// Whether the password is the one that is stored for the name. For a name that is not stored it takes as
     /// long as for one that is.
     pub(super) async fn check(&self, given: Credentials) -> Result<bool, Error> {
-        if self.is_verified(&given) {
-            return Ok(true);
-        }
         let stored = self.hashes.get(&given.name);
         let is_known = stored.is_some();
-        let hash = stored.or_else(|| self.hashes.values().next()).cloned();
+        let hash = stored.or_else(|| self.decoy(&given.name)).cloned();
         let is_right = match password::verify(given.client, given.password.clone(), hash).await {
             Ok(is_right) => is_right && is_known,
             // Too many passwords are compared at the same time.
@@ -109,20 +127,47 @@ impl Users {
                 false
             }
         };
-        if is_right && let Some(key) = &self.key {
-            let tag = hmac::sign(key, given.password.as_bytes());
+        if is_right && let Some(tag) = self.tag(&given) {
+            let until = apus_clock::monotonic().saturating_add(REMEMBERED);
             let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-            verified.insert(given.name, tag);
+            verified.insert(given.name, VerifiedPassword { tag, until });
         }
         Ok(is_right)
     }
 
-    fn is_verified(&self, given: &Credentials) -> bool {
-        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(key), Some(tag)) = (&self.key, verified.get(&given.name)) else {
+    /// Whether the password was right before.
+    pub(super) fn is_verified(&self, given: &Credentials) -> bool {
+        let Some(tag) = self.tag(given) else {
             return false;
         };
-        hmac::verify(key, given.password.as_bytes(), tag.as_ref()).is_ok()
+        let now = apus_clock::monotonic();
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.get(&given.name).is_some_and(|verified| {
+            now < verified.until
+                && constant_time::verify_slices_are_equal(verified.tag.as_ref(), tag.as_ref())
+                    .is_ok()
+        })
+    }
+
+    /// The digest of a name, its stored hash and a password. `None` for an unknown name.
+    fn tag(&self, given: &Credentials) -> Option<hmac::Tag> {
+        let stored = self.hashes.get(&given.name)?;
+        let mut context = hmac::Context::with_key(self.key.as_ref()?);
+        for part in [&given.name, stored] {
+            context.update(&part.len().to_le_bytes());
+            context.update(part.as_bytes());
+        }
+        context.update(given.password.as_bytes());
+        Some(context.sign())
+    }
+
+    /// The hash that the password of an unknown name is compared with: the same one each time. So the time is the one of a user, also
+    /// where users have hashes of several kinds.
+    fn decoy(&self, name: &str) -> Option<&String> {
+        let tag = hmac::sign(self.key.as_ref()?, name.as_bytes());
+        let number = tag.as_ref().iter().take(4);
+        let number = number.fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
+        self.decoys.get(number.checked_rem(self.decoys.len())?)
     }
 }
 
@@ -171,7 +216,7 @@ mod tests {
             password: password.to_owned(),
             client: None,
         };
-        runtime.unwrap().block_on(users.check(given)).unwrap()
+        users.is_verified(&given) || runtime.unwrap().block_on(users.check(given)).unwrap()
     }
 
     #[test]
@@ -202,9 +247,52 @@ mod tests {
     }
 
     #[test]
+    fn weak_hashes_of_old_files_are_compared_and_counted() {
+        let text = format!(
+            "{BCRYPT}\nmd5:$apr1$saltsalt$M2b95Jota4AKoI/tH3eyJ/\nsha1:{{SHA}}MXmmXv8lI7veU8mbKZtxnBCjUjU=\n"
+        );
+        let users = Users::from_htpasswd(&text).unwrap();
+        assert_eq!(users.weak(), 2);
+        for name in ["ada", "md5", "sha1"] {
+            assert!(!check(&users, name, "wrong"), "{name}");
+            assert!(check(&users, name, "correct"), "{name}");
+        }
+        assert!(!check(&users, "nobody", "correct"));
+    }
+
+    #[test]
+    fn a_right_password_is_remembered_for_five_minutes_with_its_name() {
+        let clock = apus_clock::TestClock::default();
+        let _entered = clock.enter();
+        clock.freeze();
+        let users = Users::from_htpasswd(&format!("{BCRYPT}\nbob:{SHA_512}\n")).unwrap();
+        let given = |name: &str, password: &str| Credentials {
+            name: name.to_owned(),
+            password: password.to_owned(),
+            client: None,
+        };
+        assert!(!users.is_verified(&given("ada", "correct")));
+        assert!(check(&users, "ada", "correct"));
+        let is_verified = |name, password| users.is_verified(&given(name, password));
+        assert!(is_verified("ada", "correct"));
+        for (name, password) in [
+            ("ada", "wrong"),
+            ("bob", "correct"),
+            ("ad", "acorrect"),
+            ("", ""),
+        ] {
+            assert!(!is_verified(name, password), "{name} {password}");
+        }
+        clock.advance(Duration::from_nanos(299_999_999_999));
+        assert!(is_verified("ada", "correct"));
+        clock.advance(Duration::from_nanos(1));
+        assert!(!is_verified("ada", "correct"));
+    }
+
+    #[test]
     fn names_all_lines_that_are_no_users() {
         let text = format!(
-            "{BCRYPT}\nada:$2y$05$short\nmd5:$apr1$saltsalt$M2b95Jota4AKoI/tH3eyJ/\nsha1:{{SHA}}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n\
+            "{BCRYPT}\nada:$2y$05$short\nmd5:$apr1$saltsalt$M2b95Jota4AKoI\nsha1:{{SHA}}W6ph5Mm5Pz8Gg=\n\
              plain:correct\nnothing\n:{SHA_256}\n{BCRYPT}\nbob:$6$\n"
         );
         let invalid = Users::from_htpasswd(&text).unwrap_err();

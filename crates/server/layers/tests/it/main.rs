@@ -1,9 +1,9 @@
 //! Tests of the layers through their public interface.
 
 #[cfg(test)]
-mod auth;
+mod access;
 #[cfg(test)]
-mod concurrent_requests;
+mod auth;
 #[cfg(test)]
 mod cors;
 #[cfg(test)]

@@ -4,12 +4,12 @@ mod files;
 mod handler;
 mod shadowed_locations;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 
 use apus_http::StatusCode;
-use apus_layers::LimitHandle;
 use apus_sites::{ErrorPage, LocationSettings, Preset, RewriteFlag, RewriteRule};
 
+use super::access::AccessKeys;
 use super::layers::LocationLayers;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
@@ -40,8 +40,6 @@ pub(super) struct SiteResolver<'a> {
     effective: EffectiveKeys,
     /// The layers of the site, which its locations share.
     layers: OnceCell<LocationLayers>,
-    /// The limits so far, with the pattern of the location for those of a location.
-    limits: RefCell<Vec<(Option<String>, LimitHandle)>>,
 }
 
 #[derive(Default)]
@@ -65,13 +63,7 @@ impl<'a> SiteResolver<'a> {
             groups,
             effective: EffectiveKeys::default(),
             layers: OnceCell::new(),
-            limits: RefCell::default(),
         }
-    }
-
-    /// The limits of the site and its locations, after [`Self::resolve`].
-    pub(super) fn into_limits(self) -> Vec<(Option<String>, LimitHandle)> {
-        self.limits.into_inner()
     }
 
     /// The handler and the settings of the site, and its locations.
@@ -398,11 +390,7 @@ impl<'a> SiteResolver<'a> {
             self.handler(location, reader)
         };
         let (handler, settings) = resolved.unzip();
-        let known = self.limits.borrow().len();
         let settings = self.settings(&location.keys, settings.unwrap_or_default(), reader);
-        for (of, _) in self.limits.borrow_mut().iter_mut().skip(known) {
-            *of = Some(location.path.value.0.to_string());
-        }
         let place = RulePlace {
             conditions: &self.defaults.conditions,
             chains: &self.site.chains,
@@ -521,21 +509,23 @@ impl SiteResolver<'_> {
         settings: LocationSettings,
         reader: &mut ConfigReader<'_>,
     ) -> LocationSettings {
+        let tls = self.site.tls.as_ref();
+        let keys = AccessKeys {
+            own,
+            requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
+        };
         let (layers, settings) = match self.layers.get() {
             None => {
                 let none = LocationLayers::default();
-                let layers = LocationLayers::resolve(own, &none, reader);
+                let layers = LocationLayers::resolve(keys, &none, reader);
                 (self.layers.get_or_init(|| layers).clone(), settings)
             }
             Some(site) if LocationLayers::has_keys(own) => (
-                LocationLayers::resolve(own, site, reader),
+                LocationLayers::resolve(keys, site, reader),
                 settings.without_layers_of_site(),
             ),
             Some(_) => return settings,
         };
-        let own_limits = layers.own_limits(own);
-        let own_limits = own_limits.map(|limit| (None, limit.clone()));
-        self.limits.borrow_mut().extend(own_limits);
         layers
             .into_iter()
             .fold(settings, LocationSettings::shared_layer)

@@ -161,6 +161,25 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "cors = { origins = \"https://a.example\", max_age = 60 }",
     ),
     ("request_timeout", "", "request_timeout = 30"),
+    ("allow", "", "allow = [\"10.0.0.0/8\", \"unix:\"]"),
+    ("deny", "", "deny = \"10.0.0.0/8\""),
+    (
+        "satisfy",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "satisfy = \"any\", basic_auth = { users_file = \"htpasswd\" }",
+    ),
+    ("referers", "", "referers = true"),
+    (
+        "referers.allow",
+        "referers = true",
+        "referers.allow = [\"blocked\", \"*.example.com\"]",
+    ),
+    ("signed_url", "", "signed_url = { key_file = \"jwt.key\" }"),
+    (
+        "signed_url.key_file",
+        "signed_url = { key_file = \"jwt.key\" }",
+        "signed_url = { key_file = \"other-jwt.key\" }",
+    ),
     (
         "basic_auth",
         "",
@@ -175,6 +194,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "basic_auth.realm",
         "basic_auth = { users_file = \"htpasswd\" }",
         "basic_auth = { users_file = \"htpasswd\", realm = \"staff\" }",
+    ),
+    (
+        "basic_auth.failures_per_minute",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "basic_auth = { users_file = \"htpasswd\", failures_per_minute = 0 }",
     ),
     (
         "jwt",
@@ -210,71 +234,5 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "jwt.optional",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", optional = true }",
-    ),
-    ("limits", "", "limits = [{ name = \"a\", rate = \"10/s\" }]"),
-    (
-        "limits.name",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"b\", rate = \"10/s\" }]",
-    ),
-    (
-        "limits.rate",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/m\" }]",
-    ),
-    (
-        "limits.key",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", key = [\"client\", \"header.x-api-key\"] }]",
-    ),
-    (
-        "limits.burst",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", burst = 3 }]",
-    ),
-    (
-        "limits.delay",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", delay = 3 }]",
-    ),
-    (
-        "limits.tiers",
-        "limits = [{ name = \"a\", rate = \"10/s\", key = \"header.x-api-key\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", key = \"header.x-api-key\", tiers = { gold = \"1/s\" } }]",
-    ),
-    (
-        "limits.keys",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", keys = 7 }]",
-    ),
-    (
-        "limits.status",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", status = 420 }]",
-    ),
-    (
-        "limits.dry_run",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", dry_run = true }]",
-    ),
-    (
-        "limits.enabled",
-        "limits = [{ name = \"a\", rate = \"10/s\" }]",
-        "limits = [{ name = \"a\", rate = \"10/s\", enabled = false }]",
-    ),
-    (
-        "limits.queue",
-        "limits = [{ name = \"a\", concurrent = 10 }]",
-        "limits = [{ name = \"a\", concurrent = 10, queue = 5 }]",
-    ),
-    (
-        "limits.queue_timeout",
-        "limits = [{ name = \"a\", concurrent = 10 }]",
-        "limits = [{ name = \"a\", concurrent = 10, queue_timeout = 5 }]",
-    ),
-    (
-        "limits.concurrent",
-        "limits = [{ name = \"a\", concurrent = 10 }]",
-        "limits = [{ name = \"a\", concurrent = 11 }]",
     ),
 ];

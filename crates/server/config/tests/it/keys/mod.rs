@@ -83,7 +83,8 @@ fn every_key_changes_the_plan() {
     }
     for (key, without, with) in location_keys::KEYS {
         let site = format!("sites.{key}");
-        try_key(&site, file(&site, without), file(&site, with));
+        let of_site = |keys: &str| file(&site, &keys.replace("\", basic", "\"\nbasic"));
+        try_key(&site, of_site(without), of_site(with));
         let location = format!("sites.locations.{key}");
         let of = |keys: &str| {
             let keys = match keys {
@@ -98,6 +99,23 @@ fn every_key_changes_the_plan() {
             _ => text,
         };
         try_key(&location, once(of(without)), once(of(with)));
+    }
+    let with_tls = "[[sites]]\nserver_name = \"a.example\"\nlisten_tls = 443\nroot = \"public\"\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+        client_auth = \"optional\", client_ca = \"cert.pem\" }\n";
+    let required = "client_certificate = \"required\"";
+    for (of, text) in [
+        ("sites", required.to_owned()),
+        (
+            "sites.locations",
+            format!("locations = [{{ path = \"/a/\", {required} }}]"),
+        ),
+    ] {
+        let without = text.replace("required", "optional");
+        try_key(
+            &format!("{of}.client_certificate"),
+            format!("{with_tls}{without}\n"),
+            format!("{with_tls}{text}\n"),
+        );
     }
     let of_proxy = proxying::PROXY.iter().map(|key| ("proxy", key));
     let of_cache = caching::CACHE.iter().map(|key| ("cache", key));

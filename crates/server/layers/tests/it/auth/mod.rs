@@ -6,7 +6,7 @@ mod signed_urls;
 use apus_handler::Extension;
 use apus_http::ServiceFactory;
 use apus_layers::auth::{BasicAuth, BasicUser, BearerAuth, Credentials, password};
-use apus_testkit::{LocalClient, Reply, RequestBuilder, ask, block_on, get};
+use apus_testkit::{LocalClient, Reply, RequestBuilder, block_on, get};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -134,12 +134,15 @@ fn passwords_of_one_client_beyond_four_at_a_time_get_a_429() {
         password::verify(given.client, given.password, Some(stored.clone()))
     });
     for auth in [BasicAuth::users("x", [("ann", hash)]), own_check] {
+        let auth = auth.failures_per_minute(0);
         let service = Routes::new().layer(auth).get("/", async || "in").service();
-        // "ann:guess", from an address that no other test has: the limit is of the process.
+        // From an address that no other test has: the limit is of the process. Requests with the same password would share
+        // one comparison.
         let address = ([203, 0, 113, 130], 50_000);
+        let number = std::cell::Cell::new(0);
         let guess = || {
-            let guess = ask("GET", "/").with("authorization", "Basic YW5uOmd1ZXNz");
-            guess.peer(address)
+            number.set(number.get() + 1);
+            basic("ann", &format!("guess {}", number.get())).peer(address)
         };
         let replies = block_on(async {
             let tasks: Vec<_> = (0..12)
@@ -165,6 +168,75 @@ fn passwords_of_one_client_beyond_four_at_a_time_get_a_429() {
         );
         // Later passwords are compared again.
         assert_eq!(guess().of(&service).status, 401);
+    }
+}
+
+/// Sends these requests at once.
+fn at_once(
+    service: &std::rc::Rc<dyn apus_http::Service>,
+    requests: Vec<RequestBuilder>,
+) -> Vec<Reply> {
+    block_on(async {
+        let tasks: Vec<_> = (requests.into_iter())
+            .map(|request| {
+                let response = service.call(request.request());
+                tokio::task::spawn_local(async { Reply::read(response.wait().await).await })
+            })
+            .collect();
+        let mut replies = Vec::new();
+        for task in tasks {
+            replies.push(task.await.unwrap());
+        }
+        replies
+    })
+}
+
+/// As a browser sends them, after a reload of the server has forgotten the password: they got 429 but for the first four.
+#[test]
+fn many_requests_at_once_with_the_right_password_are_all_served() {
+    let hash = block_on(password::hash(None, "correct horse")).unwrap();
+    let auth = BasicAuth::users("x", [("ann", hash)]);
+    let service = Routes::new().layer(auth).get("/", async || "in").service();
+    let address = ([203, 0, 113, 131], 50_000);
+    let requests = (0..50).map(|_| basic("ann", "correct horse").peer(address));
+    let replies = at_once(&service, requests.collect());
+    assert!(
+        replies.iter().all(|reply| reply.status == 200),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn wrong_passwords_of_a_client_for_a_name_get_429_after_ten_in_a_minute() {
+    // `openssl passwd -apr1`, which costs the test less.
+    let hash = "$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG/";
+    let stored = BasicAuth::users("x", [("ann", hash), ("bob", hash)]);
+    let plain = BasicAuth::user("x", "ann", "correct horse");
+    for (auth, last) in [(stored, 140), (plain, 141)] {
+        let service = Routes::new().layer(auth).get("/", async || "in").service();
+        let send = |name: &str, password: &str, last: u8| {
+            let request = basic(name, password).peer(([203, 0, 113, last], 50_000));
+            request.of(&service)
+        };
+        assert_eq!(send("ann", "correct horse", last).status, 200);
+        for number in 0..10 {
+            let guess = format!("guess {number}");
+            assert_eq!(send("ann", &guess, last).status, 401, "{number}");
+        }
+        let refused = send("ann", "guess", last);
+        assert_eq!(refused.status, 429);
+        let seconds: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+        assert!((1..=6).contains(&seconds), "{seconds}");
+        assert_eq!(send("bob", "guess", last).status, 401, "another name");
+        assert_eq!(
+            send("ann", "guess", last + 10).status,
+            401,
+            "another client"
+        );
+        // A password that was right before is not compared, so that others cannot lock its user out.
+        if last == 140 {
+            assert_eq!(send("ann", "correct horse", last).status, 200);
+        }
     }
 }
 
