@@ -257,6 +257,15 @@ impl UpstreamGroup {
         tokens.take(&plan.retry.budget, requests, now)
     }
 
+    /// Gives a token back that no retry was sent for.
+    pub(crate) fn return_retry_token(&self) {
+        let mut tokens = self
+            .retry_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        tokens.give_back();
+    }
+
     /// Records a failure of a node, and ejects nodes if the plan says so.
     pub(crate) fn record_failure(&self, node: &Node, now: Instant) {
         let plan = &node.plan;

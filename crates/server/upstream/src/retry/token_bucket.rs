@@ -47,6 +47,11 @@ impl RetryTokenBucket {
         }
         granted
     }
+
+    /// Gives a token back that no retry was sent for.
+    pub(crate) fn give_back(&mut self) {
+        self.tokens += 1.0;
+    }
 }
 
 #[cfg(test)]

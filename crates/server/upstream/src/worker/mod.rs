@@ -13,6 +13,7 @@ mod group_view;
 mod outcome;
 mod request;
 mod request_body;
+mod retry_token;
 mod send;
 mod send_attempt;
 

@@ -8,7 +8,6 @@ use apus_codec::proxy_protocol;
 
 use super::WorkerGroup;
 use super::outcome::FailedAttempt;
-use crate::counters::increment;
 use crate::queue::TriedNodes;
 
 /// What a group needs to know of a request besides the request itself.
@@ -49,17 +48,4 @@ pub(super) struct UpstreamRequest {
     pub(super) deadline: Option<Instant>,
     pub(super) template: RequestTemplate,
     pub(super) began: Instant,
-}
-
-impl UpstreamRequest {
-    /// Takes a token from the retry budget. Returns whether there was one.
-    pub(super) fn take_retry_token(&self, now: Instant) -> bool {
-        let granted = self
-            .group
-            .plan(|plan| self.group.group.take_retry_token(plan, now));
-        if !granted {
-            increment(&self.group.counters.budget_spent);
-        }
-        granted
-    }
 }

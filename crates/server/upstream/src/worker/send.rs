@@ -12,6 +12,7 @@ use super::outcome::{
 };
 use super::request::RequestAttempts;
 use super::request_body::RequestBody;
+use super::retry_token::RetryToken;
 use crate::balance::set_cookie;
 use crate::counters::{increment, is_of_script};
 use crate::plan::GroupPlan;
@@ -101,14 +102,14 @@ impl RequestAttempts {
         let reason = RetryReason::Status(response.status);
         if is_retryable(&plan.retry, self.request.idempotent, reason)
             && body.is_available()
-            && self.may_retry(plan, now)
+            && let Some(token) = self.retry_token(plan, now)
         {
             self.tried.push(attempt.node().node.state.id());
             // Without waiting: there is a response, which is better than a place in a queue.
             if let Some(next) = self.request.try_acquire(&self.tried) {
                 let failure = AttemptFailure::Status(response.status);
                 self.failed.push(attempt.describe(failure, now));
-                return Err(self.retry(next));
+                return Err(self.retry(token, next));
             }
         }
         Ok(self.respond(plan, attempt, response, now))
@@ -153,7 +154,10 @@ impl RequestAttempts {
         let idempotent = self.request.idempotent;
         let is_retryable = retry_reason(&failure)
             .is_some_and(|reason| is_retryable(&plan.retry, idempotent, reason));
-        if is_retryable && body.is_available() && self.may_retry(plan, now) {
+        if is_retryable
+            && body.is_available()
+            && let Some(token) = self.retry_token(plan, now)
+        {
             match self.request.acquire(&self.tried).await {
                 Ok(next) => {
                     self.failed.push(FailedAttempt {
@@ -161,7 +165,7 @@ impl RequestAttempts {
                         failure: AttemptFailure::NoResponse(failure),
                         took,
                     });
-                    return Ok(self.retry(next));
+                    return Ok(self.retry(token, next));
                 }
                 // The failure is the more useful error.
                 Err(AcquireError::NoNode(_)) => {}
@@ -182,20 +186,23 @@ impl RequestAttempts {
         })
     }
 
-    fn retry(&self, next: RequestAttempt) -> RequestAttempt {
+    fn retry(&self, token: RetryToken, next: RequestAttempt) -> RequestAttempt {
+        token.spend();
         increment(&self.request.group.counters.retries);
         next
     }
 
-    /// Whether the number of tries, the time and the budget allow another attempt.
-    fn may_retry(&self, plan: &GroupPlan, now: Instant) -> bool {
+    /// The token of another attempt, if the number of tries, the time and the budget allow one.
+    fn retry_token(&self, plan: &GroupPlan, now: Instant) -> Option<RetryToken> {
         let retry = &plan.retry;
         let elapsed = now.saturating_duration_since(self.request.began);
-        self.failed.len() + 1 < retry.tries as usize
+        let is_within_limits = self.failed.len() + 1 < retry.tries as usize
             && retry.within.is_none_or(|within| elapsed < within)
-            && self.request.deadline.is_none_or(|deadline| now < deadline)
-            // Last, since it takes the token.
-            && self.request.take_retry_token(now)
+            && self.request.deadline.is_none_or(|deadline| now < deadline);
+        if !is_within_limits {
+            return None;
+        }
+        RetryToken::take(&self.request.group, now)
     }
 
     fn respond(

@@ -13,6 +13,7 @@ use super::attempt::RequestAttempt;
 use super::outcome::{AttemptFailure, FailedAttempt};
 use super::request::{RequestAttempts, UpstreamRequest};
 use super::request_body::RequestBody;
+use super::retry_token::RetryToken;
 use crate::counters::increment;
 use crate::pool::{ConnectionFailure, PooledConnection};
 
@@ -67,11 +68,14 @@ impl RequestAttempts {
         self.tried.push(slow.node.state.id());
         // Out of the budget of retries: when all nodes are slow, a second attempt for each request would double the
         // load.
-        let may_hedge = self.request.take_retry_token(Instant::now());
-        let second = may_hedge.then(|| self.request.try_acquire(&self.tried));
-        let Some(second) = second.flatten() else {
+        let Some(token) = RetryToken::take(&self.request.group, Instant::now()) else {
             return first.await;
         };
+        let Some(second) = self.request.try_acquire(&self.tried) else {
+            drop(token);
+            return first.await;
+        };
+        token.spend();
         increment(&self.request.group.counters.hedges);
         self.tried.push(second.node().node.state.id());
         let mut second = pin!(self.request.send_over_any(second, &mut second_body));

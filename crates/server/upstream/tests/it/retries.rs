@@ -225,6 +225,46 @@ fn bounds_retries_by_the_budget() {
 }
 
 #[test]
+fn a_retry_that_finds_no_other_node_costs_no_token_of_the_budget() {
+    run(async {
+        let busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        let (closing, busy) = (closing().await, Origin::sending(busy).await);
+        let gate = Gate::shut();
+        let slow = Origin::start({
+            let gate = gate.clone();
+            async move |_| {
+                gate.pass().await;
+                Reply::Send(OK.into())
+            }
+        })
+        .await;
+        // After a failure, after a status, and beside a slow attempt.
+        for (only, tries, hedge) in [(&closing, 2, None), (&busy, 2, None), (&slow, 1, Some(1))] {
+            let mut plan = with_tries(tries, vec![only.node("only")]);
+            plan.retry.on.statuses = vec![StatusCode::SERVICE_UNAVAILABLE];
+            plan.retry.hedge = hedge.map(Duration::from_millis);
+            // Ten tokens, and one more each second.
+            plan.retry.budget = BudgetPlan {
+                percent: 0,
+                min_per_second: 1,
+            };
+            let (upstreams, group) = group(plan);
+            for _ in 0..30 {
+                let sent = spawn_get(&group);
+                if let Some(after) = hedge {
+                    tokio::time::sleep(Duration::from_millis(2 * after)).await;
+                    gate.let_through(1);
+                }
+                let _ = sent.await.unwrap();
+            }
+            let totals = status(&upstreams).totals;
+            assert_eq!((totals.retries, totals.hedges), (0, 0));
+            assert_eq!(totals.budget_spent, 0, "{tries} tries, hedged: {hedge:?}");
+        }
+    });
+}
+
+#[test]
 fn keeps_the_limits_of_tries_and_time() {
     run(async {
         let origins = [
