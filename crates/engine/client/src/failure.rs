@@ -83,7 +83,7 @@ impl RequestPhase {
             Self::Tls => "tls",
             Self::Send => "send",
             Self::Head => "head",
-            Self::Body => "content",
+            Self::Body => "body",
         }
     }
 }

@@ -55,7 +55,7 @@ impl FailureKind {
             Self::Closed => "closed",
             Self::Protocol => "protocol",
             Self::Status => "status",
-            Self::Body => "content",
+            Self::Body => "body",
         }
     }
 
@@ -298,6 +298,22 @@ impl<C: CounterSet> WorkerCounterSets<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_and_logs_name_a_response_that_broke_off_after_its_body() {
+        let labels = FailureKind::ALL.map(FailureKind::as_str);
+        let expected = [
+            "connect",
+            "tls",
+            "timed_out",
+            "closed",
+            "protocol",
+            "status",
+            "body",
+        ];
+        assert_eq!(labels, expected);
+        assert_eq!(RequestPhase::Body.as_str(), FailureKind::Body.as_str());
+    }
 
     #[test]
     fn adds_up_all_workers_and_those_that_are_gone() {
