@@ -1,6 +1,6 @@
 //! The index of the objects on disk, with a few words for each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -42,6 +42,8 @@ pub(crate) struct Index {
     /// The subdirectories that were scanned since the start.
     scanned: Mutex<Box<[bool]>>,
     scanned_count: AtomicUsize,
+    /// The subdirectories among them that hold objects which could not be read.
+    unread: Mutex<BTreeSet<u16>>,
     complete: AtomicBool,
     /// Each `Vary` list once.
     varies: Mutex<HashSet<Arc<[u8]>>>,
@@ -66,6 +68,7 @@ impl Index {
             eviction: Mutex::new(EvictionQueues::new(capacity)),
             scanned: Mutex::new(vec![false; BUCKETS].into()),
             scanned_count: AtomicUsize::new(0),
+            unread: Mutex::default(),
             complete: AtomicBool::new(false),
             varies: Mutex::default(),
             surplus: Mutex::default(),
@@ -247,15 +250,42 @@ impl Index {
         if let Some(scanned) = locked(&self.scanned).get_mut(usize::from(bucket))
             && !std::mem::replace(scanned, true)
         {
-            let count = self
-                .scanned_count
-                .fetch_add(1, Ordering::AcqRel)
-                .saturating_add(1);
-            self.complete.store(count >= BUCKETS, Ordering::Release);
+            self.scanned_count.fetch_add(1, Ordering::AcqRel);
+            self.update_complete(&locked(&self.unread));
         }
     }
 
-    /// Whether all subdirectories were scanned.
+    /// Notes that objects in a subdirectory could not be read. Lookups miss them, and do not scan it again themselves.
+    pub(crate) fn mark_unread(&self, bucket: u16) {
+        let mut unread = locked(&self.unread);
+        unread.insert(bucket);
+        self.update_complete(&unread);
+    }
+
+    /// Notes that a subdirectory was read after all.
+    pub(crate) fn mark_read(&self, bucket: u16) {
+        let mut unread = locked(&self.unread);
+        unread.remove(&bucket);
+        self.update_complete(&unread);
+    }
+
+    /// The subdirectories that hold objects which could not be read.
+    pub(crate) fn unread(&self) -> BTreeSet<u16> {
+        locked(&self.unread).clone()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_unread(&self) -> bool {
+        !locked(&self.unread).is_empty()
+    }
+
+    fn update_complete(&self, unread: &BTreeSet<u16>) {
+        let count = self.scanned_count.load(Ordering::Acquire);
+        let is_complete = count >= BUCKETS && unread.is_empty();
+        self.complete.store(is_complete, Ordering::Release);
+    }
+
+    /// Whether all subdirectories were scanned, and all objects in them read.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }

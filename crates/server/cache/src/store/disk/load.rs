@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use rustix::io::Errno;
 
 use super::super::body::ObjectBody;
 use super::super::key::{KeyHash, ObjectName, StoreKey};
@@ -19,6 +20,7 @@ use super::super::{Store, StoreState};
 use super::Disk;
 use super::directory::bucket;
 use super::index::IndexEntry;
+use super::rescan::schedule_rescan;
 
 /// Wakes the requests that wait for a key, however the search ends.
 struct DiskSearch {
@@ -73,7 +75,10 @@ impl Store {
             let store = &search.store;
             store.shared().on_disk(|disk| match name {
                 Some(name) => disk.load(store, name),
-                None => disk.scan(store.shared(), bucket),
+                None => {
+                    disk.scan(store.shared(), bucket);
+                    schedule_rescan(&store.0);
+                }
             });
         });
         Some(FillWait(pending))
@@ -83,6 +88,18 @@ impl Store {
     pub(crate) fn scan_disk(&self) {
         scan_from(Arc::downgrade(&self.0), 0);
     }
+}
+
+/// Whether a file could not be read because of other files and processes, so that it may be readable later.
+fn is_of_resources(error: &io::Error) -> bool {
+    let Some(errno) = Errno::from_io_error(error) else {
+        return false;
+    };
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno)
+}
+
+fn buckets_of(outer: u8) -> impl Iterator<Item = u16> {
+    (0..=u8::MAX).map(move |inner| u16::from_be_bytes([outer, inner]))
 }
 
 fn seconds_since_epoch() -> u64 {
@@ -104,6 +121,7 @@ fn scan_from(store: Weak<StoreState>, outer: u8) {
             };
             let closed = shared.on_disk(|disk| {
                 disk.scan_outer(&shared, outer);
+                schedule_rescan(&shared);
                 disk.closed.load(Ordering::Acquire)
             });
             drop(shared);
@@ -123,10 +141,15 @@ impl Disk {
                     self.scan(shared, bucket);
                 }
             }
-            Err(_) => self.counters.errors.add(1),
+            Err(_) => {
+                self.counters.errors.add(1);
+                for bucket in buckets_of(outer).filter(|bucket| !self.index.is_scanned(*bucket)) {
+                    self.index.mark_unread(bucket);
+                }
+            }
         }
-        for inner in 0..=u8::MAX {
-            self.index.mark_scanned(u16::from_be_bytes([outer, inner]));
+        for bucket in buckets_of(outer) {
+            self.index.mark_scanned(bucket);
         }
     }
 
@@ -135,24 +158,49 @@ impl Disk {
         if self.index.is_scanned(bucket) {
             return;
         }
-        match self.directory.objects(bucket) {
-            Ok(names) => {
-                for name in names {
-                    self.scan_file(shared, name);
-                }
-            }
-            Err(_) => self.counters.errors.add(1),
+        if !self.scan_files(shared, bucket) {
+            self.index.mark_unread(bucket);
         }
         self.index.mark_scanned(bucket);
+        self.evict_scanned(shared);
+    }
+
+    /// Adds the objects in a subdirectory to the index that could not be read before.
+    pub(super) fn scan_again(&self, shared: &StoreState, bucket: u16) {
+        if self.scan_files(shared, bucket) {
+            self.index.mark_read(bucket);
+        }
+        self.evict_scanned(shared);
+    }
+
+    /// Returns `false` if there may be objects that could not be read for now.
+    fn scan_files(&self, shared: &StoreState, bucket: u16) -> bool {
+        match self.directory.objects(bucket) {
+            Ok(names) => {
+                let mut is_read = true;
+                for name in names {
+                    is_read &= self.scan_file(shared, name);
+                }
+                is_read
+            }
+            Err(_) => {
+                self.counters.errors.add(1);
+                false
+            }
+        }
+    }
+
+    fn evict_scanned(&self, shared: &StoreState) {
         if self.evict(shared).is_err() {
             self.counters.errors.add(1);
         }
     }
 
-    fn scan_file(&self, shared: &StoreState, name: ObjectName) {
+    /// Returns `false` if the object could not be read because descriptors or memory are short.
+    fn scan_file(&self, shared: &StoreState, name: ObjectName) -> bool {
         let _held = self.name_lock(name);
         if self.index.generation(name).is_some() {
-            return;
+            return true;
         }
         match self.read_entry(shared, name) {
             Ok(Some(entry)) => self.index.insert(entry),
@@ -162,8 +210,12 @@ impl Disk {
                     self.counters.errors.add(1);
                 }
             }
-            Err(_) => self.counters.errors.add(1),
+            Err(error) => {
+                self.counters.errors.add(1);
+                return !is_of_resources(&error);
+            }
         }
+        true
     }
 
     fn read_entry(&self, shared: &StoreState, name: ObjectName) -> io::Result<Option<IndexEntry>> {

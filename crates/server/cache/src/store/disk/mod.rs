@@ -15,6 +15,7 @@ mod index;
 mod journal;
 mod load;
 mod pool;
+mod rescan;
 mod save;
 mod space;
 mod sweep;
@@ -33,6 +34,7 @@ use directory::Directory;
 use index::Index;
 use journal::Journal;
 use pool::DiskPool;
+use rescan::RescanSchedule;
 pub use sweep::PurgeReceipt;
 
 use super::counters::StoreCounter;
@@ -89,6 +91,7 @@ pub(crate) struct Disk {
     index: Index,
     pool: DiskPool,
     journal: Mutex<Journal>,
+    rescan: Mutex<RescanSchedule>,
     /// The identity of the store, which every file repeats.
     identity: u128,
     run: RunNumbers,
@@ -168,6 +171,7 @@ impl Disk {
             index: Index::new(settings.bytes),
             pool: DiskPool::start(settings.threads.max(1))?,
             journal: Mutex::new(journal),
+            rescan: Mutex::default(),
             run: RunNumbers { last_before, first },
             counters: DiskCounters::default(),
             loading: Mutex::default(),

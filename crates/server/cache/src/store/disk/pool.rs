@@ -32,6 +32,8 @@ struct JobQueueState {
     jobs: VecDeque<DiskJob>,
     /// Delayed jobs, with the time at which they are due.
     later: Vec<(Instant, DiskJob)>,
+    /// As [`Self::later`], without those that the end waits for.
+    retries: Vec<(Instant, DiskJob)>,
     /// Whether a caller waits until no job is left.
     draining: bool,
     running: usize,
@@ -71,10 +73,15 @@ impl DiskPool {
 
     /// Queues a job to run after `delay`, or when the pool is drained.
     pub(crate) fn run_after(&self, delay: Duration, job: impl FnOnce() + Send + 'static) {
-        let due = Instant::now()
-            .checked_add(delay)
-            .unwrap_or_else(Instant::now);
+        let due = due_after(delay);
         locked(&self.0.state).later.push((due, Box::new(job)));
+        self.0.more.notify_one();
+    }
+
+    /// Queues a job to run after `delay`, which a pool that is drained does not wait for.
+    pub(crate) fn retry_after(&self, delay: Duration, job: impl FnOnce() + Send + 'static) {
+        let due = due_after(delay);
+        locked(&self.0.state).retries.push((due, Box::new(job)));
         self.0.more.notify_one();
     }
 
@@ -92,6 +99,11 @@ impl DiskPool {
         }
         state.draining = false;
     }
+}
+
+fn due_after(delay: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(delay).unwrap_or(now)
 }
 
 impl Drop for DiskPool {
@@ -116,19 +128,23 @@ impl JobQueueState {
 
     fn next(&mut self) -> Option<DiskJob> {
         let job = self.urgent.pop_front().or_else(|| self.jobs.pop_front());
-        if job.is_some() || self.later.is_empty() {
+        if job.is_some() || (self.later.is_empty() && self.retries.is_empty()) {
             return job;
         }
         let now = Instant::now();
         let due = |(due, _): &(Instant, DiskJob)| self.draining || *due <= now;
-        let at = self.later.iter().position(due)?;
-        Some(self.later.swap_remove(at).1)
+        if let Some(at) = self.later.iter().position(due) {
+            return Some(self.later.swap_remove(at).1);
+        }
+        let at = self.retries.iter().position(|(due, _)| *due <= now)?;
+        Some(self.retries.swap_remove(at).1)
     }
 
     fn until_due(&self) -> Option<Duration> {
         let now = Instant::now();
         self.later
             .iter()
+            .chain(&self.retries)
             .map(|(due, _)| due.saturating_duration_since(now))
             .min()
     }

@@ -147,6 +147,56 @@ async fn small_and_large_objects_are_found_again() {
 }
 
 #[tokio::test]
+async fn a_directory_that_could_not_be_listed_is_scanned_again_without_a_restart() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    put(&store, &key("/a"), b"content").await;
+    let purged = NewObject {
+        tags: vec![(*b"old").into()],
+        ..response(Some(3))
+    };
+    put_as(&store, &key("/purged"), purged, b"old").await;
+    store.flush();
+    store.close().expect("closes");
+    drop(store);
+    // Both levels of directories: for each object, one of them cannot be opened.
+    let files = files(dir.path());
+    assert_eq!(files.len(), 2);
+    let outer = |file: &Path| file.ancestors().nth(2).expect("outer").to_owned();
+    let inner = |file: &Path| file.ancestors().nth(1).expect("inner").to_owned();
+    let hidden = [outer(&files[0]), inner(&files[1])];
+    let kept = TempDir::new().expect("kept");
+    for (number, directory) in hidden.iter().enumerate() {
+        fs::rename(directory, kept.path().join(number.to_string())).expect("moves");
+        fs::write(directory, "no directory").expect("writes");
+    }
+    let store = open(dir.path());
+    wait_for_scan(&store);
+    assert!(store.statistics().disk_errors >= 2);
+    for path in ["/a", "/purged"] {
+        // Lookups do not wait for what cannot be read.
+        assert!(find(&store, path).await.is_none(), "{path}");
+    }
+    let purge = PurgeRequest {
+        site: None,
+        selector: PurgeSelector::Tag((*b"old").into()),
+        soft: false,
+    };
+    store.purge(&purge).durable().await.expect("written down");
+    for (number, directory) in hidden.iter().enumerate() {
+        fs::remove_file(directory).expect("removes");
+        fs::rename(kept.path().join(number.to_string()), directory).expect("moves back");
+    }
+    while store.statistics().disk_objects == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(body(&store, "/a").await.as_deref(), Some(&b"content"[..]));
+    // Not even what was purged while nobody could see it.
+    store.flush();
+    assert!(find(&store, "/purged").await.is_none());
+}
+
+#[tokio::test]
 async fn a_lookup_that_has_to_read_the_disk_waits_for_it() {
     let dir = TempDir::new().expect("dir");
     let store = open(dir.path());
