@@ -67,7 +67,7 @@ impl Translations {
 /// Passes a request on in a language.
 fn call(mut request: Request, next: Next, language: Language) -> ResponseFuture {
     request.extensions_mut().insert(language.clone());
-    next.call(request).map(move |mut response| {
+    next.call_and_change(request, move |mut response| {
         language.write_headers(response.headers_mut());
         response
     })

@@ -10,6 +10,7 @@ use apus_http::{Request, Response, ResponseFuture};
 
 use crate::into_response_future::IntoResponseFuture;
 use crate::matched::{Matched, RouteScope};
+use crate::panic::change_response;
 use crate::rendering::{ErrorRules, Rendering};
 use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
@@ -65,6 +66,16 @@ impl Next {
     /// Passes the request on.
     pub fn call(self, request: Request) -> ResponseFuture {
         self.chain.call(self.position, request)
+    }
+
+    /// Passes the request on, and changes the response. This is for layers that set fields of all responses, or count them: a
+    /// panic further in is the response to an error, which is changed as the response to any other error is.
+    pub fn call_and_change(
+        self,
+        request: Request,
+        change: impl FnOnce(Response) -> Response + 'static,
+    ) -> ResponseFuture {
+        change_response(|| self.call(request), change)
     }
 
     /// The path of the route that is going to respond, as it was written: `/users/{id}`. A layer around
@@ -141,21 +152,18 @@ impl fmt::Debug for Hook<'_> {
     }
 }
 
-/// Changes a response, now or when it is there, by a layer that is a [`Hook::After`].
-pub fn run_after_hook(layer: &Arc<dyn AnyMiddleware>, response: ResponseFuture) -> ResponseFuture {
-    let run = |layer: &Arc<dyn AnyMiddleware>, mut response| {
+/// Calls a service, and changes its response by a layer that is a [`Hook::After`].
+pub fn run_after_hook(
+    layer: &Arc<dyn AnyMiddleware>,
+    call: impl FnOnce() -> ResponseFuture,
+) -> ResponseFuture {
+    let layer = Arc::clone(layer);
+    change_response(call, move |mut response| {
         if let Some(Hook::After(hook)) = layer.hook() {
             hook(&mut response);
         }
         response
-    };
-    match response {
-        ResponseFuture::Now(response) => run(layer, response).into(),
-        ResponseFuture::Later(future) => {
-            let layer = layer.clone();
-            ResponseFuture::later(async move { run(&layer, future.await) })
-        }
-    }
+    })
 }
 
 impl<F, Returned, Marker> Middleware<Marker> for F

@@ -2,10 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
-use apus_http::StatusCode;
+use apus_http::{Response, ResponseFuture, StatusCode};
 
 use crate::error::Error;
+use crate::respond::IntoResponse;
 
 /// A panic of a handler or a layer: the source of the [`Error`] of its request, with status 500.
 #[derive(Clone, Debug)]
@@ -31,6 +34,39 @@ impl PanicError {
     /// The error of the request.
     pub fn into_error(self) -> Error {
         Error::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(self)
+    }
+
+    /// The response with the error, from which [`Rendering`](crate::Rendering) makes the body.
+    pub fn into_response(self) -> Response {
+        let mut response = self.into_error().into_response();
+        response.set_of_panic();
+        response
+    }
+
+    /// The panic behind a response that has no body yet.
+    pub fn of_response(response: &Response) -> Option<&Self> {
+        let error: &Error = response.attached()?.downcast_ref()?;
+        error.source()?.downcast_ref()
+    }
+}
+
+/// Calls a service, and changes its response. If it panics, that is the response to an error, as the response of any other
+/// failure, and is changed too.
+pub(crate) fn change_response(
+    call: impl FnOnce() -> ResponseFuture,
+    change: impl FnOnce(Response) -> Response + 'static,
+) -> ResponseFuture {
+    let of_panic = |panic: Box<dyn Any + Send>| PanicError::new(&*panic).into_response();
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(ResponseFuture::Now(response)) => change(response).into(),
+        Ok(ResponseFuture::Later(mut future)) => ResponseFuture::later(async move {
+            let response = std::future::poll_fn(|cx| {
+                let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+                polled.unwrap_or_else(|panic| Poll::Ready(of_panic(panic)))
+            });
+            change(response.await)
+        }),
+        Err(panic) => change(of_panic(panic)).into(),
     }
 }
 

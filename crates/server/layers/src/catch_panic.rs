@@ -12,9 +12,10 @@ use apus_handler::{Middleware, Next, PanicError, Rendering};
 
 /// A layer that turns a panic of the layers and the handler inside it into a 500.
 ///
-/// Without it, the application responds 500 as well, and the connection and the worker continue. But that
-/// response does not pass through the layers, so it lacks the header fields that they set. With it, they get
-/// a response, which [`CatchPanic::respond_with`] can make.
+/// Without it, the application responds 500 as well, and the connection and the worker continue. Layers that set fields of
+/// all responses, such as [`SecurityHeaders`](crate::SecurityHeaders), [`Cors`](crate::Cors) and hooks that run after each
+/// response, set them in that one too; other layers see no response. With this layer, all layers further out get a response,
+/// which [`CatchPanic::respond_with`] can make.
 #[derive(Clone, Default)]
 pub struct CatchPanic {
     make_response: Option<Arc<PanicResponse>>,
@@ -37,16 +38,25 @@ impl CatchPanic {
     }
 
     fn response(&self, panic: &(dyn Any + Send), rendering: &Rendering) -> Response {
-        let panic = PanicError::new(panic);
-        let mut response = match &self.make_response {
-            Some(make) => {
-                tracing::error!(panic = panic.message(), "a handler panicked");
-                make(panic.message())
-            }
-            None => rendering.respond(panic.into_error()),
+        self.form(PanicError::new(panic).into_response(), rendering)
+    }
+
+    /// Forms the response to a panic, also to one that a layer further in has set its fields in.
+    fn form(&self, response: Response, rendering: &Rendering) -> Response {
+        let Some(panic) = PanicError::of_response(&response) else {
+            return response;
         };
-        response.set_of_panic();
-        response
+        let Some(make) = &self.make_response else {
+            return rendering.apply(response);
+        };
+        tracing::error!(panic = panic.message(), "a handler panicked");
+        let mut made = make(panic.message());
+        made.set_of_panic();
+        let own = made.headers().clone();
+        let is_missing = |name: &[u8], _: &[u8]| !own.names().any(|known| known == name);
+        made.headers_mut()
+            .append_from(response.headers(), is_missing);
+        made
     }
 }
 
@@ -54,12 +64,14 @@ impl Middleware<()> for CatchPanic {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
         match catch_unwind(AssertUnwindSafe(|| next.call(request))) {
-            Ok(ResponseFuture::Now(response)) => ResponseFuture::Now(response),
+            Ok(ResponseFuture::Now(response)) => self.form(response, &rendering).into(),
             Ok(ResponseFuture::Later(mut future)) => {
                 let this = self.clone();
                 ResponseFuture::later(std::future::poll_fn(move |cx| {
-                    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                    polled.unwrap_or_else(|panic| Poll::Ready(this.response(&*panic, &rendering)))
+                    match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+                        Ok(polled) => polled.map(|response| this.form(response, &rendering)),
+                        Err(panic) => Poll::Ready(this.response(&*panic, &rendering)),
+                    }
                 }))
             }
             Err(panic) => self.response(&*panic, &rendering).into(),

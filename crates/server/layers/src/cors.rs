@@ -207,7 +207,7 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
         }
         let allowed = self.origins.allowed(fields.get("origin"));
         let (allow_credentials, exposed) = (self.allow_credentials, self.exposed.clone());
-        next.call(request).map(move |mut response| {
+        next.call_and_change(request, move |mut response| {
             let headers = response.headers_mut();
             if Origins::VARIES {
                 // Also for origins that are not allowed: a cache must not give them the response of another.

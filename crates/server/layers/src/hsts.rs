@@ -104,7 +104,7 @@ impl Middleware<()> for Hsts {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         match HstsField::for_request(*self, &request) {
             None => next.call(request),
-            Some(field) => next.call(request).map(move |mut response| {
+            Some(field) => next.call_and_change(request, move |mut response| {
                 field.set(&mut response);
                 response
             }),

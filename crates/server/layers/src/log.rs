@@ -12,6 +12,9 @@ use apus_handler::{Middleware, Next};
 /// The target of the events, for filters.
 const TARGET: &str = "apus::request";
 
+/// The outcome of a request whose handler panicked.
+const PANICKED: &str = "panicked";
+
 /// A layer that logs a line for each request at its end: method, path, status, bytes of the body, duration,
 /// the client's address, and the [id](Request::id) of the request.
 ///
@@ -39,10 +42,12 @@ impl Middleware<()> for Logged {
             id: request.id(),
             started: Instant::now(),
             status: None,
+            is_of_panic: false,
             end: None,
         };
         next.call(request).map(move |mut response| {
             line.status = Some(response.status());
+            line.is_of_panic = response.is_of_panic();
             response.on_complete(move |completion| line.finish(completion));
             response
         })
@@ -57,6 +62,8 @@ struct RequestLogLine {
     id: RequestId,
     started: Instant,
     status: Option<StatusCode>,
+    /// Whether a layer further in made the response of a panic.
+    is_of_panic: bool,
     end: Option<RequestLogEnd>,
 }
 
@@ -85,7 +92,11 @@ impl RequestLogEnd {
 
 impl RequestLogLine {
     fn finish(mut self, completion: &Completion) {
-        self.end = Some(RequestLogEnd::of(completion));
+        let mut end = RequestLogEnd::of(completion);
+        if self.is_of_panic {
+            end.outcome = PANICKED;
+        }
+        self.end = Some(end);
     }
 }
 
@@ -95,8 +106,8 @@ impl Drop for RequestLogLine {
             status: self.status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             bytes: 0,
             duration: self.started.elapsed(),
-            outcome: if std::thread::panicking() {
-                "panicked"
+            outcome: if self.is_of_panic || std::thread::panicking() {
+                PANICKED
             } else {
                 "not sent"
             },

@@ -197,7 +197,7 @@ impl Middleware<()> for Metrics {
             duration: None,
         };
         add(&counting.local.worker.in_flight, 1);
-        next.call(request).map(move |mut response| {
+        next.call_and_change(request, move |mut response| {
             counting.status = class(response.status());
             response.on_complete(move |completion| {
                 counting.finish(completion.body_bytes, completion.duration);

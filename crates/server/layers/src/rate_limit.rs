@@ -196,7 +196,7 @@ impl Middleware<()> for RateLimit {
         match limiter.check_key(&key) {
             Ok(state) => {
                 let (policy, left) = (self.policy.clone(), state.remaining_burst_capacity());
-                next.call(request).map(move |mut response| {
+                next.call_and_change(request, move |mut response| {
                     policy.write_headers(response.headers_mut(), left);
                     response
                 })

@@ -47,7 +47,7 @@ impl Middleware<()> for RequestIds {
         };
         let field = self.field.clone();
         request.headers_mut().insert(&field, &value);
-        next.call(request).map(move |mut response| {
+        next.call_and_change(request, move |mut response| {
             response.headers_mut().insert(&field, &value);
             response
         })

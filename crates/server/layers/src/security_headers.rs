@@ -215,7 +215,7 @@ impl Middleware<()> for SecurityHeaders {
         };
         let hsts = (self.hsts).and_then(|hsts| HstsField::for_request(hsts, &request));
         let others = self.others.clone();
-        next.call(request).map(move |mut response| {
+        next.call_and_change(request, move |mut response| {
             if let Some(hsts) = hsts {
                 hsts.set_if_missing(&mut response);
             }

@@ -35,20 +35,11 @@ where
     F: Fn(&mut Response) + Send + Sync + 'static,
 {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        match next.call(request) {
-            ResponseFuture::Now(mut response) => {
-                (self.0)(&mut response);
-                response.into()
-            }
-            ResponseFuture::Later(future) => {
-                let hook = self.clone();
-                ResponseFuture::later(async move {
-                    let mut response = future.await;
-                    (hook.0)(&mut response);
-                    response
-                })
-            }
-        }
+        let hook = self.clone();
+        next.call_and_change(request, move |mut response| {
+            (hook.0)(&mut response);
+            response
+        })
     }
 
     fn hook(&self) -> Option<Hook<'_>> {

@@ -297,7 +297,7 @@ impl App {
 
     /// Adds a layer that catches panics. The hook makes the response from the message of the panic, which
     /// is meant for the log. Without this layer or [`CatchPanic`], a panic is an error with status 500, which
-    /// passes no further layers. The connection and the worker continue in both cases.
+    /// passes only layers that set fields of all responses. The connection and the worker continue in both cases.
     #[must_use]
     pub fn on_panic(self, hook: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.layer(CatchPanic::new().respond_with(hook))

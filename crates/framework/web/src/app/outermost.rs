@@ -1,14 +1,13 @@
 //! The outermost part of an application on a worker: the span of a request, and the form of errors and panics that
 //! no inner part gave them.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use apus_handler::rendering::Rendering;
-use apus_handler::{IntoResponse, PanicError, RequestSpan};
+use apus_handler::{PanicError, RequestSpan};
 use apus_http::{Request, Response, ResponseFuture, Service};
 use tracing::Span;
 
@@ -36,11 +35,7 @@ impl Service for OutermostService {
         match returned {
             Ok(ResponseFuture::Now(response)) => outermost.form(response).into(),
             Ok(ResponseFuture::Later(future)) => {
-                if outermost.is_needed() {
-                    ResponseFuture::later(OutermostFuture { future, outermost })
-                } else {
-                    ResponseFuture::Later(future)
-                }
+                ResponseFuture::later(OutermostFuture { future, outermost })
             }
             Err(response) => response.into(),
         }
@@ -54,10 +49,6 @@ struct Outermost {
 }
 
 impl Outermost {
-    fn is_needed(&self) -> bool {
-        self.errors.is_some() || !self.span.is_disabled()
-    }
-
     fn form(&self, response: Response) -> Response {
         match &self.errors {
             Some(errors) => errors.form(response),
@@ -65,13 +56,11 @@ impl Outermost {
         }
     }
 
-    /// Calls a function, and makes a response of its panic. Without rules for errors the panic goes on to the
-    /// service around the application.
+    /// Calls a function, and makes a response of its panic. Without rules for errors the service around the application, such
+    /// as a site, gives it its form.
     fn catch<T>(&self, run: impl FnOnce() -> T) -> Result<T, Response> {
-        let Some(errors) = &self.errors else {
-            return Ok(run());
-        };
-        catch_unwind(AssertUnwindSafe(run)).map_err(|panic| errors.of_panic(&*panic))
+        let caught = catch_unwind(AssertUnwindSafe(run));
+        caught.map_err(|panic| self.form(PanicError::new(&*panic).into_response()))
     }
 }
 
@@ -130,11 +119,5 @@ impl ResponseErrors {
         } else {
             rendering.apply(response)
         }
-    }
-
-    fn of_panic(&self, panic: &(dyn Any + Send)) -> Response {
-        let mut response = PanicError::new(panic).into_error().into_response();
-        response.set_of_panic();
-        self.form(response)
     }
 }

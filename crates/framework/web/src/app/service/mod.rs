@@ -244,7 +244,7 @@ impl AppService {
                 Ok(()) => self.call_outer(next, request),
                 Err(response) => self.form_outer(&request, response).into(),
             },
-            Some(Hook::After(_)) => run_after_hook(layer, self.call_outer(next, request)),
+            Some(Hook::After(_)) => run_after_hook(layer, || self.call_outer(next, request)),
             None => layer.call(request, Next::new(self.clone(), Position::Outer(next))),
         }
     }

@@ -1,11 +1,15 @@
 //! The form of all error responses: the error format and `on_error` of an application and its groups.
 
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use apus::layers::{CatchPanic, Cors, RateLimit};
+use apus::layers::{CatchPanic, Cors, Hsts, RateLimit, RequestIds, SecurityHeaders};
+use apus::sites::{Location, Site};
 use apus::testing::{TestClient, TestResponse, TestServer};
 use apus::{
-    App, Error, ErrorFormat, Files, IntoResponse, Json, Next, Path, Request, Response, StatusCode,
+    App, Error, ErrorFormat, Files, HeaderName, HeaderValue, IntoResponse, Json, Next, Path,
+    Request, Response, Service, ServiceFactory, StatusCode,
 };
 use serde_json::Value;
 
@@ -96,7 +100,7 @@ fn refusals_of_layers_around_an_application_have_the_form_of_the_group() {
                 Ok(())
             }
         })
-        .layer(RateLimit::per_minute(1).by_header(apus::HeaderName::from_static("x-key")))
+        .layer(RateLimit::per_minute(1).by_header(HeaderName::from_static("x-key")))
         .get("/page", async || "page")
         .group("/api", |api| {
             api.error_format(ErrorFormat::Json)
@@ -129,6 +133,107 @@ fn refusals_of_layers_around_an_application_have_the_form_of_the_group() {
     assert!(limited.header("retry-after").is_some());
     assert_problem(limited, 429);
     assert_problem(keyed("/api/panic", "c").send(), 500);
+}
+
+#[test]
+fn the_response_to_a_panic_has_the_fields_of_all_responses() {
+    let year = Duration::from_secs(31_536_000);
+    let panicking = |app: App| {
+        app.get("/well", async || "well")
+            .get("/now", || -> &'static str { panic!("at once") })
+            .get("/later", async || -> &'static str {
+                tokio::task::yield_now().await;
+                panic!("later")
+            })
+    };
+    let with_layers = |app: App| {
+        app.layer(RequestIds::new())
+            .layer(SecurityHeaders::new().hsts(year))
+            .layer(Cors::any_origin())
+            .after(|response| {
+                let value = HeaderValue::from_static("1");
+                response
+                    .headers_mut()
+                    .insert(&HeaderName::from_static("x-after"), &value);
+            })
+    };
+    let layered = [
+        "strict-transport-security",
+        "content-security-policy",
+        "x-frame-options",
+        "x-request-id",
+        "access-control-allow-origin",
+        "x-after",
+    ];
+    let hsts = &layered[..1];
+    let app = || panicking(with_layers(App::new()));
+    let site = |app: App| {
+        let location = Location::service("/".parse().unwrap(), "app", app);
+        Site::new("site").hsts(Hsts::new(year)).location(location)
+    };
+    let served = |app: App| app.outermost_service().unwrap();
+    let doors: Vec<(&str, Rc<dyn Service>, &[&str])> = vec![
+        ("an application", served(app()), &layered),
+        ("one in a site", site(app()).service(), &layered),
+        (
+            "one without layers",
+            site(panicking(App::new())).service(),
+            hsts,
+        ),
+        (
+            "a group",
+            served(App::new().group("/", |group| panicking(with_layers(group)))),
+            &layered,
+        ),
+        (
+            "one that is mounted",
+            served(with_layers(App::new()).mount("/", panicking(App::new()))),
+            &layered,
+        ),
+        (
+            "a layer alone",
+            served(panicking(App::new().layer(Hsts::new(year)))),
+            hsts,
+        ),
+        (
+            "panics caught outside",
+            served(panicking(with_layers(App::new().layer(CatchPanic::new())))),
+            &layered,
+        ),
+        (
+            "panics caught inside",
+            served(panicking(with_layers(App::new()).layer(CatchPanic::new()))),
+            &layered,
+        ),
+    ];
+    for (door, service, fields) in doors {
+        for (path, status) in [("/well", 200), ("/now", 500), ("/later", 500)] {
+            let request = apus_testkit::get(path).tls(&["example.com"]);
+            let reply = request.with("accept", "application/json").of(&service);
+            assert_eq!(reply.status, status, "{door}: {path}");
+            for field in fields {
+                assert!(reply.field(field).is_some(), "{door}: {path}: {field}");
+            }
+            if status == 500 {
+                let text = reply.text();
+                assert!(text.contains("\"status\":500"), "{door}: {path}: {text}");
+                assert!(!text.contains("at once"), "{door}: {path}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn on_panic_makes_the_response_also_where_a_layer_further_in_has_set_its_fields() {
+    let app = App::new()
+        .on_panic(|message| Response::text(StatusCode::BAD_GATEWAY, format!("ours: {message}")))
+        .layer(SecurityHeaders::new())
+        .get("/", async || -> &'static str { panic!("oh") });
+    let mut response = TestClient::new(app).get("/").send();
+    response
+        .assert_status(502)
+        .assert_header("x-frame-options", "SAMEORIGIN")
+        .assert_text("ours: oh");
 }
 
 /// The statuses and details that `on_error` has seen.
@@ -257,10 +362,8 @@ fn the_response_of_on_error_keeps_the_fields_of_the_error_and_of_layers() {
     let app = App::new()
         .on_error(|error, _| Some(Response::text(error.status_code(), "ours")))
         .get("/busy", async || {
-            Error::unavailable("later").header(
-                apus::header::RETRY_AFTER,
-                apus::HeaderValue::from_static("7"),
-            )
+            Error::unavailable("later")
+                .header(apus::header::RETRY_AFTER, HeaderValue::from_static("7"))
         })
         .get("/marked", async || {
             ([("x-mark", "1")], Err::<&str, _>(Error::gone("away")))
