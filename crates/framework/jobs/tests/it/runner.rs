@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use apus_clock::TestClock;
 use apus_database::Db;
 use apus_jobs::{JobRunner, Jobs};
 use apus_testkit::{EmptyDatabase, block_on, eventually_async, logged};
@@ -136,18 +137,20 @@ fn a_job_of_a_process_that_is_killed_runs_elsewhere() {
 
 #[test]
 fn a_job_that_runs_long_is_not_given_to_another_runner() {
+    const VISIBILITY: Duration = Duration::from_millis(100);
+    let clock = TestClock::new();
+    let _entered = clock.enter();
+    clock.freeze();
     let jobs = Jobs::in_memory();
     let tries = Arc::<AtomicU32>::default();
-    let is_over = Arc::<AtomicBool>::default();
+    let is_released = Arc::new(Notify::new());
     let long = || {
-        let (tries, is_over) = (tries.clone(), is_over.clone());
+        let (tries, is_released) = (tries.clone(), is_released.clone());
         JobRunner::new(&jobs)
-            .visibility(Duration::from_secs(1))
+            .visibility(VISIBILITY)
             .on(async move |_: Slow| {
                 tries.fetch_add(1, Ordering::Relaxed);
-                // Longer than another runner waits.
-                tokio::time::sleep(Duration::from_millis(2500)).await;
-                is_over.store(true, Ordering::Relaxed);
+                is_released.notified().await;
                 Ok::<_, apus_handler::Error>(())
             })
     };
@@ -155,11 +158,13 @@ fn a_job_that_runs_long_is_not_given_to_another_runner() {
         jobs.push(&Slow).await.unwrap();
         let (first, second) = (long(), long());
         let others = async {
-            eventually_async("the job is over", async || {
-                second.run_due().await.unwrap();
-                is_over.load(Ordering::Relaxed)
-            })
-            .await;
+            for _ in 0..5 {
+                clock.advance(VISIBILITY * 3 / 5);
+                // The first runner renews the job in a third of that time: its timer is due before this one.
+                tokio::time::sleep(VISIBILITY / 2).await;
+                assert_eq!(second.run_due().await.unwrap(), 0);
+            }
+            is_released.notify_one();
         };
         let (first, ()) = tokio::join!(first.run_due(), others);
         assert_eq!(first.unwrap(), 1);
