@@ -1,14 +1,17 @@
 //! A certificate authority for tests: pebble, with its own DNS server (pebble-challtestsrv), from Let's Encrypt.
 
 use std::fs::{self, File};
+use std::net::{Shutdown, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use apus_testkit::CertificateAuthority;
 use serde_json::json;
 
-use crate::harness::{Home, free_port, is_open, wait_until};
+use crate::harness::{Home, connect, free_port, is_open, wait_until};
 
 /// A certificate authority that verifies names at these ports of this machine.
 pub(crate) struct Pebble {
@@ -37,6 +40,20 @@ pub(crate) struct PebbleOptions {
     pub(crate) alternate_roots: usize,
     /// The port of the name server that it asks, in place of its own.
     pub(crate) name_server: Option<u16>,
+}
+
+/// A port that leads to the authority.
+pub(crate) struct AuthorityRelay {
+    /// The URL of the directory there. The authority names its other URLs after the host of the request.
+    pub(crate) directory: String,
+    connections: Arc<AtomicUsize>,
+}
+
+impl AuthorityRelay {
+    /// How many connections have come.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
 }
 
 /// The management of the DNS server.
@@ -175,6 +192,32 @@ impl Pebble {
     /// The port of the DNS server that it asks.
     pub(crate) fn dns_port(&self) -> u16 {
         self.options.name_server.unwrap_or(self.dns)
+    }
+
+    /// Passes connections on to the authority from another port, and counts them.
+    pub(crate) fn relay(&self) -> AuthorityRelay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let authority = self.listen;
+        let connections = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&connections);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                count.fetch_add(1, Ordering::SeqCst);
+                let server = connect(([127, 0, 0, 1], authority).into());
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+        AuthorityRelay {
+            directory: format!("https://localhost:{port}/dir"),
+            connections,
+        }
     }
 
     /// The URL of its directory.
