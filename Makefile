@@ -16,11 +16,11 @@ run: ## build Apus and serve examples/site over HTTP and HTTPS
 
 test: tools lint ## everything that has to hold: lint, all tests, the release binary on the example site and under attack
 	@# Link-time optimisation uses one core, and many tests wait: the release binary is built beside them, and twice as many
-	@# tests as cores run at once.
+	@# tests as cores run at once. The tests of PHP's side need no binary, and run while its end is awaited.
 	@nice -n 5 $(CARGO) build --release --locked --quiet -p apus-cli & build=$$!; \
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --workspace --locked --no-fail-fast; tests=$$?; \
+	php/tests/run || tests=$$?; \
 	wait $$build && exit $$tests
-	php/tests/run
 	examples/run .ci/smoke
 	python3 attack/run.py $(ATTACK)
 	conformance/h2spec

@@ -11,6 +11,8 @@ use apus_testkit::h2::{
     settings, settings_ack, window_update,
 };
 use loona_hpack::Decoder;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// The frames that arrived on a stream so far.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +77,8 @@ pub(crate) struct Peer<S> {
     /// The frames that arrived on each stream.
     pub(crate) responses: BTreeMap<u32, StreamResponse>,
     unread: Vec<u8>,
+    /// What a read fills: clearing one for each read would cost a flood more than what it sends.
+    buffer: Box<[u8]>,
     read: usize,
     decoder: Decoder<'static>,
     /// A field block of which more is to come.
@@ -100,6 +104,7 @@ impl<S: Read + Write> Peer<S> {
             goaways: Vec::new(),
             responses: BTreeMap::new(),
             unread: Vec::new(),
+            buffer: vec![0; 64 * 1024].into(),
             read: 0,
             decoder: Decoder::new(),
             partial: None,
@@ -230,9 +235,8 @@ impl<S: Read + Write> Peer<S> {
     fn fill(&mut self) -> io::Result<usize> {
         self.unread.drain(..self.read);
         self.read = 0;
-        let mut buffer = [0; 64 * 1024];
-        let read = self.stream.read(&mut buffer)?;
-        self.unread.extend_from_slice(&buffer[..read]);
+        let read = self.stream.read(&mut self.buffer)?;
+        self.unread.extend_from_slice(&self.buffer[..read]);
         Ok(read)
     }
 
@@ -445,13 +449,19 @@ pub(crate) fn is_end(error: &io::Error) -> bool {
 }
 
 impl Peer<TcpStream> {
+    fn fill_without_waiting(&mut self) -> io::Result<usize> {
+        self.unread.drain(..self.read);
+        self.read = 0;
+        let (read, _) = recv(&self.stream, &mut self.buffer[..], RecvFlags::DONTWAIT)?;
+        self.unread.extend_from_slice(&self.buffer[..read]);
+        Ok(read)
+    }
+
     /// Reads all available input: a GOAWAY behind what is left unread would be lost with a reset. Returns whether the
     /// connection is still open.
     pub(crate) fn pump(&mut self) -> bool {
         loop {
-            self.stream.set_nonblocking(true).unwrap();
-            let filled = self.fill();
-            self.stream.set_nonblocking(false).unwrap();
+            let filled = self.fill_without_waiting();
             while let Some(frame) = self.take_frame() {
                 self.note(&frame);
             }
@@ -504,12 +514,10 @@ impl Peer<TcpStream> {
             if unsent.is_empty() || !self.goaways.is_empty() {
                 return true;
             }
-            self.stream.set_nonblocking(true).unwrap();
-            let written = self.stream.write(&unsent);
-            self.stream.set_nonblocking(false).unwrap();
-            match written {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.stream, &unsent, flags) {
                 Ok(written) => drop(unsent.drain(..written)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(Errno::WOULDBLOCK) => {
                     std::thread::park_timeout(std::time::Duration::from_millis(1));
                 }
                 // What the server sent before is still to be read.

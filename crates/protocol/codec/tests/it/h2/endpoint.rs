@@ -69,15 +69,21 @@ impl Endpoint {
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<Vec<ReceivedEvent>, ConnectionError> {
         self.input.extend_from_slice(bytes);
         let mut seen = Vec::new();
+        // What is consumed is removed at the end: moving the rest behind each frame would take seconds for megabytes.
+        let mut read = 0;
         loop {
-            let (consumed, event) = self.connection.handle_input(&self.input, &mut self.out)?;
+            let unread = &self.input[read..];
+            let (consumed, event) = self.connection.handle_input(unread, &mut self.out)?;
             let data = match &event {
-                Http2Event::Data { range, .. } => self.input[range.clone()].to_vec(),
+                Http2Event::Data { range, .. } => unread[range.clone()].to_vec(),
                 _ => Vec::new(),
             };
-            self.input.drain(..consumed);
+            read += consumed;
             match event {
-                Http2Event::Incomplete => return Ok(seen),
+                Http2Event::Incomplete => {
+                    self.input.drain(..read);
+                    return Ok(seen);
+                }
                 event => seen.push(ReceivedEvent { event, data }),
             }
         }
