@@ -14,7 +14,7 @@ use apus_files::TryFiles;
 use apus_http::{Response, ResponseFuture, Service, ServiceFactory, StatusCode, service_fn};
 use apus_patterns::Glob;
 use apus_sites::{
-    Condition, Location, LocationPattern, LocationSettings, RewriteFlag, RewriteRule, Site,
+    FileCondition, Location, LocationPattern, LocationSettings, RewriteFlag, RewriteRule, Site,
 };
 use tempfile::TempDir;
 
@@ -180,7 +180,7 @@ fn a_rewrite_that_depends_on_more_than_the_target_bypasses_the_cache() {
     let cached = CachedService::new(&cache, "a", settings, program.clone());
     let programs = Arc::new(CacheUnlessBypassed::new(cached, program));
     let rule = |from: &str, to: &str| RewriteRule::new(from, to, RewriteFlag::Break).unwrap();
-    let is_there: Condition = "-f $document_root/$http_x_file".parse().unwrap();
+    let is_there: FileCondition = "-f $document_root/$http_x_file".parse().unwrap();
     let site = Site::new("a").location(
         Location::files("/".parse().unwrap(), files(&folder).programs(programs)).settings(
             LocationSettings::new()
