@@ -53,7 +53,9 @@ impl fmt::Debug for AccessDecision {
 
 /// What is attached to the request of a client that is admitted: who the user is.
 #[derive(Default)]
-pub struct AccessGrant(Option<Box<dyn FnOnce(&mut Request)>>);
+pub struct AccessGrant(Option<Box<AttachUser>>);
+
+type AttachUser = dyn FnOnce(&mut Request);
 
 impl AccessGrant {
     /// With a function that attaches the user to the request.

@@ -245,7 +245,7 @@ impl AccessLayers {
                 .help("leave `deny` out: with `allow`, all others are denied"),
             );
         } else if !deny.networks.iter().any(is_allowed)
-            && !allow.networks.iter().any(|allowed| is_denied(allowed))
+            && !allow.networks.iter().any(is_denied)
             && !self.is_any
         {
             let message = "`deny` has no effect: with `allow`, all others are denied already";
