@@ -30,13 +30,13 @@ pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
 pub use apus_http::RequestId;
 #[cfg(feature = "etag")]
 pub use apus_layers::Etag;
-#[cfg(feature = "rate-limit")]
-pub use apus_layers::RateLimit;
 pub use apus_layers::{
     AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, CatchPanic, Cors,
     CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Metrics, MetricsHandler, NetworkAccess,
     Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
 };
+#[cfg(feature = "rate-limit")]
+pub use apus_layers::{ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit};
 
 #[cfg(feature = "compress")]
 pub use apus_compress::Compression;

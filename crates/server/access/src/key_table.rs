@@ -1,20 +1,21 @@
-//! `KeyTable`: a time for each key, in bounded memory that all workers share without locks.
+//! `KeyTable`: a number for each key, in bounded memory that all workers share without locks.
 //!
 //! A bucket has seven keys and their values, in two cache lines. A key is looked for in one bucket only, so its cost does not
-//! depend on how many keys there are. When a bucket is full, the value that is the earliest gives way: of limits on rates that
-//! is the client that has been quiet for the longest, and clients that exceed their limit stay.
+//! depend on how many keys there are. When a bucket is full, the key gives way that was used least since others came, and of several
+//! the one with the lowest value: clients that send much, refused or not, stay, and a flood of keys that come once takes the place of
+//! others that came once.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Keys of a bucket. With the lock they fill two cache lines of 64 bytes.
+/// Keys of a bucket. With their uses and the lock they fill two cache lines of 64 bytes.
 const SLOTS: usize = 7;
-/// The bits of a value that tell its key. An update that meets the value of another key, which came into the slot meanwhile,
-/// fails by them.
-const TAG_BITS: u32 = 16;
-const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
-/// The largest value.
-const MAX_VALUE: u64 = u64::MAX >> TAG_BITS;
+/// What a use adds to the uses of a key. The uses of the other keys of a bucket are halved when a key enters: a key that is used once in
+/// that time is above zero afterwards, and one that came once is not.
+const USE: u8 = 2;
+/// The tries after which a worker gives its core to the one that it waits for.
+const SPINS: u32 = 64;
 
 /// A key, as a table knows it: 64 bits that nobody outside can predict.
 // Of a million keys, two are the same once in forty million tables.
@@ -33,8 +34,11 @@ pub struct KeyTable {
 struct Bucket {
     keys: [AtomicU64; SLOTS],
     values: [AtomicU64; SLOTS],
-    /// Held while a key enters: two workers that meet the same new key must not enter it twice.
-    entering: AtomicU32,
+    /// How much each key was used, in units of [`USE`], halved whenever a key enters. Several workers may count one use only, as that
+    /// decides about nothing but which key gives way.
+    uses: [AtomicU8; SLOTS],
+    /// 1 while a key enters: two workers that meet the same new key must not enter it twice.
+    entering: AtomicU8,
 }
 
 impl KeyTable {
@@ -74,22 +78,26 @@ impl KeyTable {
         let Some(bucket) = self.bucket(key) else {
             return Ok(());
         };
+        let mut tries = 0_u32;
         loop {
+            tries = tries.saturating_add(1);
+            if tries > SPINS {
+                // The worker that enters a key may have lost its core meanwhile.
+                std::thread::yield_now();
+            }
             let Some(slot) = bucket.find(key) else {
                 if bucket.enter(key, &mut change)? {
                     return Ok(());
                 }
                 continue;
             };
-            let Some(value) = bucket.values.get(slot) else {
-                return Ok(());
-            };
-            let held = value.load(Ordering::Acquire);
-            if held & TAG_MASK != tag(key) {
+            let Some((value, held)) = bucket.held(slot, key) else {
+                std::hint::spin_loop();
                 continue;
-            }
-            let new = change(Some(held >> TAG_BITS))?;
-            let new = packed(key, new);
+            };
+            bucket.count_use(slot);
+            let new = change(Some(held))?;
+            // If the key gave way meanwhile to one with the very same value, this is counted for that one.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             if value.compare_exchange(held, new, order.0, order.1).is_ok() {
                 return Ok(());
@@ -100,11 +108,42 @@ impl KeyTable {
     /// The value of a key.
     pub fn value(&self, key: Key) -> Option<u64> {
         let bucket = self.bucket(key)?;
-        let held = bucket
-            .values
-            .get(bucket.find(key)?)?
-            .load(Ordering::Acquire);
-        (held & TAG_MASK == tag(key)).then_some(held >> TAG_BITS)
+        let (_, held) = bucket.held(bucket.find(key)?, key)?;
+        Some(held)
+    }
+
+    /// A table of about this many keys that begins with what this one has, for a limit that is to remember more keys, or fewer.
+    #[must_use]
+    pub fn resized(&self, keys: usize) -> Self {
+        let resized = Self {
+            hasher: self.hasher.clone(),
+            ..Self::new(keys)
+        };
+        for bucket in &self.buckets {
+            for (slot, key) in bucket.keys.iter().enumerate() {
+                let key = Key(key.load(Ordering::Acquire));
+                if let Some((_, value)) = bucket.held(slot, key).filter(|_| key.0 != 0) {
+                    let _ = resized.update(key, |_| Ok::<_, Infallible>(value));
+                }
+            }
+        }
+        resized
+    }
+
+    /// The keys that it has.
+    pub fn len(&self) -> usize {
+        let keys = self.buckets.iter().flat_map(|bucket| &bucket.keys);
+        keys.filter(|key| key.load(Ordering::Relaxed) != 0).count()
+    }
+
+    /// Whether it has no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys that it has room for.
+    pub fn capacity(&self) -> usize {
+        self.buckets.len().saturating_mul(SLOTS)
     }
 
     /// The bytes that it takes.
@@ -113,10 +152,8 @@ impl KeyTable {
     }
 
     fn bucket(&self, key: Key) -> Option<&Bucket> {
-        // The upper bits: the lower ones are the tag.
-        let index = usize::try_from(key.0 >> TAG_BITS).unwrap_or(usize::MAX)
-            & self.buckets.len().wrapping_sub(1);
-        self.buckets.get(index)
+        let index = usize::try_from(key.0).unwrap_or(usize::MAX);
+        self.buckets.get(index & self.buckets.len().wrapping_sub(1))
     }
 }
 
@@ -125,6 +162,15 @@ impl Bucket {
         self.keys
             .iter()
             .position(|held| held.load(Ordering::Acquire) == key.0)
+    }
+
+    /// The value of a slot, if it is the value of this key.
+    fn held(&self, slot: usize, key: Key) -> Option<(&AtomicU64, u64)> {
+        let value = self.values.get(slot)?;
+        let held = value.load(Ordering::Acquire);
+        // The key is taken away before the value changes, so a value of the next key is seen after this.
+        let is_of_key = self.keys.get(slot)?.load(Ordering::Acquire) == key.0;
+        is_of_key.then_some((value, held))
     }
 
     /// Enters a key. Returns `false` if another worker did, or is doing so: the caller looks again.
@@ -142,7 +188,7 @@ impl Bucket {
             std::hint::spin_loop();
             return Ok(false);
         }
-        // Nothing below waits or panics, so others spin for some tens of nanoseconds at most.
+        // Nothing below waits or panics.
         let entered = if self.find(key).is_some() {
             Ok(false)
         } else {
@@ -155,33 +201,46 @@ impl Bucket {
         entered
     }
 
-    /// Puts a key into the place of the earliest value.
+    fn count_use(&self, slot: usize) {
+        if let Some(uses) = self.uses.get(slot) {
+            let counted = uses.load(Ordering::Relaxed);
+            // Without a write where nothing changes: workers that share a busy key share its cache lines.
+            if counted < u8::MAX {
+                uses.store(counted.saturating_add(USE), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts a key into a free slot, or into the place of another key.
     fn replace(&self, key: Key, value: u64) {
-        let slots = self.keys.iter().zip(&self.values);
-        let earliest = slots.min_by_key(|(held, value)| match held.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => (value.load(Ordering::Relaxed) >> TAG_BITS).saturating_add(1),
-        });
-        if let Some((held, slot)) = earliest {
-            // The value first: whoever finds the new key must not take the old value for it. Whoever has found the old key sees the
-            // tag of the new one.
-            slot.store(packed(key, value), Ordering::Release);
+        let mut lowest: Option<(Option<(u8, u64)>, usize)> = None;
+        let slots = self.keys.iter().zip(&self.values).zip(&self.uses);
+        for (at, ((held, slot), uses)) in slots.enumerate() {
+            let halved = uses.load(Ordering::Relaxed) >> 1;
+            uses.store(halved, Ordering::Relaxed);
+            // A free one before all others.
+            let rank = match held.load(Ordering::Relaxed) {
+                0 => None,
+                _ => Some((halved, slot.load(Ordering::Relaxed))),
+            };
+            if lowest.is_none_or(|(lowest, _)| rank < lowest) {
+                lowest = Some((rank, at));
+            }
+        }
+        let at = lowest.map_or(0, |(_, at)| at);
+        let places = (self.keys.get(at), self.values.get(at), self.uses.get(at));
+        if let (Some(held), Some(slot), Some(uses)) = places {
+            // Whoever reads the old key before and after the value has the old value.
+            held.store(0, Ordering::Release);
+            slot.store(value, Ordering::Release);
             held.store(key.0, Ordering::Release);
+            uses.store(1, Ordering::Relaxed);
         }
     }
 }
 
-fn tag(key: Key) -> u64 {
-    key.0 & TAG_MASK
-}
-
-fn packed(key: Key, value: u64) -> u64 {
-    value.min(MAX_VALUE) << TAG_BITS | tag(key)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::thread;
 
     use super::*;
@@ -225,6 +284,43 @@ mod tests {
         assert!(kept >= 495, "{kept}");
         assert_eq!(table.memory(), memory);
         assert!(KeyTable::new(1_000_000).memory() <= 120 << 20);
+    }
+
+    #[test]
+    fn a_key_that_is_used_all_the_time_stays_though_its_value_is_the_lowest() {
+        let table = KeyTable::new(64);
+        let busy = table.key("busy");
+        for number in 0..20_000_u32 {
+            let refused = table.update(busy, |held| match held {
+                None => Ok(1),
+                Some(_) => Err(()),
+            });
+            assert!(
+                number == 0 || refused.is_err(),
+                "it was forgotten at {number}"
+            );
+            let other = table.key(number);
+            let _ = table.update(other, |_| Ok::<_, Infallible>(u64::from(number) + 2));
+            // No value gives way to the next one at once.
+            assert_eq!(table.value(other), Some(u64::from(number) + 2));
+        }
+        assert!(table.len() <= table.capacity());
+    }
+
+    #[test]
+    fn a_table_of_another_size_has_the_same_values() {
+        let table = KeyTable::new(1000);
+        for number in 0..500_u32 {
+            let _ = table.update(table.key(number), |_| Ok::<_, Infallible>(number.into()));
+        }
+        for keys in [2000, 1000] {
+            let resized = table.resized(keys);
+            for number in 0..500_u32 {
+                assert_eq!(resized.value(resized.key(number)), Some(number.into()));
+            }
+        }
+        let small = table.resized(20);
+        assert!(small.memory() < table.memory() && !small.is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use apus_access::LimitStates;
 use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
@@ -10,6 +11,7 @@ use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
+use apus_layers::LimitHandle;
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
@@ -128,6 +130,8 @@ pub struct SitePlan {
     pub settings: LocationSettings,
     /// The rules that come before the locations: of all sites, then its own.
     pub rules: Vec<Rules>,
+    /// Its limits, which are among the layers of the settings, with the pattern of the location for those of a location.
+    pub limits: Vec<(Option<String>, LimitHandle)>,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
 }
@@ -238,6 +242,21 @@ impl ServerPlan {
                 }
             }
         }
+    }
+
+    /// Continues what the limits of an earlier configuration have counted.
+    pub fn continue_limits(&self, states: &LimitStates) {
+        for (site, location, limit) in self.limits() {
+            limit.continue_in(states, site, location);
+        }
+    }
+
+    /// The limits, with their sites, and the patterns of their locations if they are limits of a location.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, Option<&str>, &LimitHandle)> {
+        self.sites.iter().flat_map(|site| {
+            let limits = site.limits.iter();
+            limits.map(|(location, limit)| (&*site.name, location.as_deref(), limit))
+        })
     }
 
     /// The pools of resident PHP workers.

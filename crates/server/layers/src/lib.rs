@@ -2,7 +2,7 @@
 //!
 //! # The layers
 //!
-//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `timeout`, `request_id`, `log`,
+//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `timeout`, `request_id`, `log`,
 //! `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
 //! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT, signed URLs, and the secret of an application (`key`).
@@ -13,8 +13,8 @@
 //!
 //! # Decisions
 //!
-//! - **Rate limits count by any key of a request in Rust and have no key in `apus.toml` yet**; theirs belongs beside
-//!   the keys of the other layers.
+//! - **What limits count outlives a configuration** (`limit`): it is in an `apus_access::LimitState`, which the limit of the same name
+//!   continues with after a reload. `limit_key` is what they count by.
 //! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
 //!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
 //!   it, too.
@@ -43,11 +43,17 @@ mod client_certificate;
 #[cfg(any(feature = "password", feature = "rate-limit"))]
 mod client_network;
 mod client_wait;
+#[cfg(feature = "rate-limit")]
+mod concurrent_requests;
 mod cors;
 #[cfg(feature = "etag")]
 mod etag;
 mod force_https;
 mod hsts;
+#[cfg(feature = "rate-limit")]
+mod limit;
+#[cfg(feature = "rate-limit")]
+mod limit_key;
 mod log;
 mod metrics;
 mod network_access;
@@ -63,11 +69,17 @@ pub use access::{AccessCheck, AccessDecision, AccessGrant};
 pub use any_of::AnyOf;
 pub use catch_panic::CatchPanic;
 pub use client_certificate::RequireClientCertificate;
+#[cfg(feature = "rate-limit")]
+pub use concurrent_requests::ConcurrentRequests;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 #[cfg(feature = "etag")]
 pub use etag::Etag;
 pub use force_https::ForceHttps;
 pub use hsts::{Hsts, HstsField};
+#[cfg(feature = "rate-limit")]
+pub use limit::LimitHandle;
+#[cfg(feature = "rate-limit")]
+pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;
 pub use metrics::{Metrics, MetricsHandler};
 pub use network_access::NetworkAccess;

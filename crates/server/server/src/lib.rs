@@ -43,6 +43,7 @@ mod descriptors;
 mod explain;
 mod folder_config;
 mod helper_protocol;
+mod limit_status;
 mod load;
 pub mod local_ca;
 mod pool_status;

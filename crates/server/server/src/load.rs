@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
+use apus_access::LimitStates;
 use apus_acme::{
     CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
     PendingChallenges, SharedStorage, TicketRotation,
@@ -62,6 +63,8 @@ pub(crate) struct PlanLoader {
     tickets: Arc<TicketSecrets>,
     /// How often rules applied, also those of configurations before.
     rule_counters: RuleCounters,
+    /// What limits have counted, which a reload keeps.
+    limits: LimitStates,
     /// The folder of certificates that are ordered, if the configuration names none. It belongs to the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -153,6 +156,7 @@ impl PlanLoader {
             on_demand: Arc::default(),
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
+            limits: LimitStates::default(),
             acme_folder: CertificateStore::default_folder(),
         }
     }
@@ -365,6 +369,7 @@ impl PlanLoader {
         let cache;
         let (logs, origins) = match access_logs {
             Some(logs) => {
+                config.continue_limits(&self.limits);
                 if config.caches().next().is_some() {
                     self.open_cache(&config.global.cache)?;
                 }

@@ -32,6 +32,7 @@ use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
+use crate::limit_status;
 use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
 use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
@@ -752,6 +753,7 @@ impl ControlThread {
             ("access_logs", access_logs.into()),
             ("php", pool_status::status(self.loader.pools())),
             ("upstreams", upstream_admin::status(self.loader.upstreams())),
+            ("limits", limit_status::status(&self.loaded.config)),
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
             ("rules", self.loader.rules_status(&self.loaded.config)),

@@ -53,6 +53,11 @@ const UPSTREAM_NODE: MetricFamily = MetricFamily {
     gauges: &["in_flight", "latency_seconds"],
 };
 
+const LIMIT: MetricFamily = MetricFamily {
+    prefix: "limit_",
+    gauges: &[],
+};
+
 const CERTIFICATE: MetricFamily = MetricFamily {
     prefix: "certificate_",
     gauges: &["expires_in_seconds", "failures"],
@@ -138,6 +143,13 @@ pub(crate) fn exposition(status: &Value) -> String {
                     groups
                         .iter()
                         .for_each(|group| add_group(&mut metrics, group));
+                }
+                ("limits", Value::Array(limits)) => {
+                    add_each(&mut metrics, &LIMIT, limits, |limit| {
+                        let labels = MetricLabels::new().with("site", text(limit, "site"));
+                        let labels = labels.with("location", text(limit, "location"));
+                        labels.with("limit", text(limit, "name"))
+                    });
                 }
                 ("access_logs", Value::Array(logs)) => {
                     add_each(&mut metrics, &ACCESS_LOG, logs, |log| {

@@ -226,6 +226,7 @@ fn status(value: &Value) -> String {
     for group in list("upstreams") {
         push_group(&mut out, group);
     }
+    push_limits(&mut out, list("limits"));
     if list("certificates").next().is_some() {
         out.push('\n');
         out += &certificates(value);
@@ -297,6 +298,38 @@ fn push_queues<'a>(out: &mut String, queues: impl Iterator<Item = &'a Value>) {
             &["done", "retried", "dead", "given back"],
         );
         let _ = writeln!(out, "\njobs {name}: {jobs}; here: {attempts}");
+    }
+}
+
+/// The limits on requests, a line each.
+fn push_limits<'a>(out: &mut String, limits: impl Iterator<Item = &'a Value>) {
+    for (at, limit) in limits.enumerate() {
+        let text = |name: &str| limit.get(name).and_then(Value::as_str).unwrap_or_default();
+        let number = |name: &str| limit.get(name).and_then(Value::as_u64).unwrap_or(0);
+        if at == 0 {
+            out.push('\n');
+        }
+        let place = match text("location") {
+            "" => String::new(),
+            location => format!(" {location}"),
+        };
+        let _ = write!(
+            out,
+            "limit {}{place} {} by {}: {} allowed",
+            text("site"),
+            text("name"),
+            text("key"),
+            number("allowed"),
+        );
+        let counts = if limit.get("dry_run").and_then(Value::as_bool) == Some(true) {
+            ["would_delay", "would_refuse"]
+        } else {
+            ["delayed", "refused"]
+        };
+        for name in counts {
+            let _ = write!(out, ", {} {}", number(name), name.replace('_', " "));
+        }
+        out.push('\n');
     }
 }
 

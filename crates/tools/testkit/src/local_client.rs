@@ -57,6 +57,11 @@ impl LocalClient {
         })
     }
 
+    /// The service, for requests at once within [`LocalClient::run`].
+    pub fn service(&self) -> &Rc<dyn Service> {
+        &self.service
+    }
+
     /// Runs a future beside the tasks of the service.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
         self.tasks.block_on(&self.runtime, future)

@@ -16,8 +16,9 @@ use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
 use apus::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
-    AnyOf, BodyLimit, Compression, Cors, ForceHttps, Hsts, NetworkAccess, Referers, RequestIds,
-    RequireClientCertificate, SecurityHeaders, Timeout, TrustedProxies,
+    AnyOf, BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, NetworkAccess,
+    RateLimit, Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
+    TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -436,6 +437,17 @@ fn rows() -> Vec<Row> {
             |bench| slow(bench),
             Timeout::new(Duration::from_secs(1)),
             |client| client.get("/").send().status().to_string()
+        ),
+        layer!("limit of rates", |bench| RateLimit::per_hour(1), |client| {
+            let fields = ["ratelimit", "ratelimit-policy", "retry-after"];
+            [(); 2]
+                .map(|()| seen(client.get("/").send(), &fields))
+                .join("\n")
+        }),
+        layer!(
+            "limit of requests at once",
+            |bench| ConcurrentRequests::new(2),
+            |client| seen(client.get("/").send(), &["ratelimit", "ratelimit-policy"])
         ),
         layer!(
             "networks that are served",

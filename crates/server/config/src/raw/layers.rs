@@ -10,8 +10,9 @@ use crate::description::TypeDescription;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, choices, keys};
 use crate::source::Setting;
+use crate::string_type::limit::{LimitFact, LimitName, RateText, RefusalStatus};
 use crate::string_type::{FieldName, HeaderText, NetworkText};
-use crate::value::{FilePath, Int, OneOrMore, Seconds, Text};
+use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
 
 /// An origin whose scripts may read responses.
 #[derive(Clone, Debug)]
@@ -339,5 +340,43 @@ keys! {
     pub(crate) struct RequestIds {
         /// The field of the id.
         header: FieldName = FieldName("x-request-id".to_owned()),
+    }
+}
+
+keys! {
+    /// A limit on the rate of requests, or on requests at once, exact over all workers. A location has the limits of its site and its own;
+    /// one of the same name takes the place of the site's.
+    pub(crate) struct Limit {
+        /// The name in the log, in `apus status` and in the fields of responses: letters, digits, `-` and `_`.
+        name [required]: LimitName,
+        /// What requests are counted by, one or several facts together: `"client"`, an address or an IPv6 /64; `"network"`, 24
+        /// bits of an IPv4 address or 48 of an IPv6 address; `"all"` for all requests together; `"host"`, `"path"`, `"method"`,
+        /// `"header.x-api-key"`, `"cookie.session"`, `"user_agent"`, `"user"`. A request without the fact, or with several values of
+        /// it, counts for its client.
+        key: OneOrMore<LimitFact> = OneOrMore(vec![not_given(LimitFact("client".to_owned()))]),
+        /// The requests in a time: `"100/s"`, `"10/5s"`, `"600/m"`, `"1000/h"`. Others get 429.
+        rate: RateText,
+        /// How many requests may come at once before the rate applies. By default the requests of `rate`; 1 spreads them evenly.
+        burst: Int<1, 1_000_000_000>,
+        /// How long requests beyond `burst` may wait for their time in place of being refused, in seconds.
+        delay: Seconds<0, 3600> = Seconds::new(0),
+        /// Other rates for some values of the key, as the plans of API keys: `{ key-of-ada = "1000/s" }`. A request with another
+        /// value then counts for its client, so that nobody gains by making up keys.
+        tiers: Map<Text, RateText> = Map::default(),
+        /// How many requests there may be at once, in place of a rate. A request counts until its response was sent. Others get 503.
+        concurrent: Int<1, 1_000_000>,
+        /// How many more requests may wait for a place. Clients take turns, and in a full queue a client with many requests
+        /// makes room for one with few.
+        queue: Int<0, 100_000> = Int(0),
+        /// How long a request may wait in the queue, in seconds.
+        queue_timeout: Time<3600> = Time::new(10),
+        /// About how many values of the key are remembered, with 18 bytes each. Beyond it, those that come least are forgotten.
+        keys: Int<1, 100_000_000> = Int(100_000),
+        /// The status of refusals. By default 429 for a `rate`, and 503 for `concurrent`.
+        status: RefusalStatus,
+        /// Whether it only counts and logs what it would do.
+        dry_run: bool = false,
+        /// Whether it applies. A location can turn a limit of its site off by its name.
+        enabled: bool = true,
     }
 }

@@ -31,7 +31,7 @@ use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
 use cache::{Cache, CacheStore};
 use layers::{
-    BasicAuth, CertificateNeed, Cors, Jwt, Networks, RefererRules, RequestIds, Satisfy,
+    BasicAuth, CertificateNeed, Cors, Jwt, Limit, Networks, RefererRules, RequestIds, Satisfy,
     SecurityHeaders, SignedUrl,
 };
 use php::Fastcgi;
@@ -563,6 +563,8 @@ keys! {
         basic_auth: Switch<BasicAuth>,
         /// JSON Web Tokens with every request. `false`: none, also where the site requires them.
         jwt: Switch<Jwt>,
+        /// Limits on requests.
+        limits: List<Limit> = List::default(),
     }
 }
 

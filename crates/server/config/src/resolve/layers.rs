@@ -1,11 +1,12 @@
-//! The layers of a site or a location: request ids, security headers, CORS, time-out, access.
+//! The layers of a site or a location: request ids, security headers, CORS, time-out, limits, access.
 
 use apus_handler::middleware::Layer;
 use apus_http::HeaderName;
-use apus_layers::{Cors, RequestIds, SecurityHeaders, Timeout};
+use apus_layers::{Cors, LimitHandle, RequestIds, SecurityHeaders, Timeout};
 use http::header;
 
 use super::access::{AccessKeys, AccessLayers};
+use super::limits::{self, ResolvedLimit};
 use super::switched::switched;
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
@@ -22,6 +23,7 @@ pub(super) struct LocationLayers {
     cors: Option<Layer>,
     request_timeout: Option<Layer>,
     access: AccessLayers,
+    limits: Vec<ResolvedLimit>,
 }
 
 impl LocationLayers {
@@ -65,6 +67,7 @@ impl LocationLayers {
                     .then(|| Layer::named("request_timeout", time, Timeout::new(*time))),
             },
             access: AccessLayers::resolve(keys, &site.access, reader),
+            limits: limits::resolve(&own.limits.0, &site.limits, reader),
         }
     }
 
@@ -75,19 +78,43 @@ impl LocationLayers {
             || own.cors.is_some()
             || own.request_timeout.is_some()
             || AccessLayers::has_keys(own)
+            || !own.limits.0.is_empty()
+    }
+
+    /// The limits of a place itself, without those of its site.
+    pub(super) fn own_limits<'a>(
+        &'a self,
+        own: &'a LocationKeys,
+    ) -> impl Iterator<Item = &'a LimitHandle> {
+        let is_own = |limit: &&LimitHandle| {
+            let mut names = own.limits.0.iter();
+            names.any(|keys| keys.name.0 == limit.name())
+        };
+        let limits = self.limits.iter().map(|limit| &limit.handle);
+        limits.filter(is_own)
     }
 
     /// The layers, the outermost first.
     pub(super) fn into_iter(self) -> impl Iterator<Item = Layer> {
-        [
+        // A limit by the user comes after who authenticates it, all others before: a password costs more to check than a request to
+        // count.
+        let (by_user, others): (Vec<_>, Vec<_>) = self
+            .limits
+            .into_iter()
+            .partition(|limit| limit.handle.key().needs_authentication());
+        let before = [
             self.request_id,
             self.security_headers,
             self.cors,
             self.request_timeout,
-        ]
-        .into_iter()
-        .flatten()
-        .chain(self.access.into_iter())
+        ];
+        let layers = |limits: Vec<ResolvedLimit>| limits.into_iter().map(|limit| limit.layer);
+        before
+            .into_iter()
+            .flatten()
+            .chain(layers(others))
+            .chain(self.access.into_iter())
+            .chain(layers(by_user))
     }
 }
 

@@ -6,6 +6,7 @@ mod cache;
 mod conditions;
 mod http3;
 mod layers;
+mod limits;
 mod listen;
 mod php;
 mod proxy;
@@ -405,8 +406,9 @@ fn site(
         })
         .collect();
     let groups = SiteUpstreams::new(raw, &name, reader);
-    let (handler, settings, locations) =
-        site::SiteResolver::new((raw, &name), defaults, &groups).resolve(reader)?;
+    let resolver = site::SiteResolver::new((raw, &name), defaults, &groups);
+    let (handler, settings, locations) = resolver.resolve(reader)?;
+    let limits = resolver.into_limits();
     groups.warn_of_unused(reader);
     let place = RulePlace {
         conditions: &defaults.conditions,
@@ -454,6 +456,7 @@ fn site(
         handler,
         settings,
         rules,
+        limits,
         locations,
     };
     Some(ResolvedSite {

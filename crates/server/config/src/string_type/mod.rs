@@ -5,6 +5,7 @@
 
 pub(super) mod acme;
 pub(super) mod caching;
+pub(super) mod limit;
 pub(super) mod origin;
 pub(super) mod php;
 

@@ -439,6 +439,54 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:41 cannot read ",
     ),
     (
+        "SITE\n[[sites.limits]]\nname = \"a\"\n",
+        "4:1 the limit has neither `rate` nor `concurrent`",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nconcurrent = 1\n",
+        "7:14 `concurrent` and `rate` exclude each other",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nqueue = 1\n",
+        "7:9 `queue` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nconcurrent = 1\nburst = 1\n",
+        "7:9 `burst` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a b\"\nrate = \"1/s\"\n",
+        "5:8 `a b` is not a name of letters",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"header\"\n",
+        "7:7 `header`: there is no fact `header`",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"status\"\n",
+        "7:7 `status`: requests cannot be counted by `status`",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = []\n",
+        "7:7 `key`: there is no fact",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\ntiers = { b = \"2/s\" }\n",
+        "7:9 `tiers` need a key that is one text",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/fortnight\"\n",
+        "6:8 `1/fortnight`: the units are s, m, h and d",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nstatus = 200\n",
+        "7:10 the number is out of range",
+    ),
+    (
+        "SITE\nlimits = [{ name = \"a\", rate = \"1/s\" }, { name = \"a\", rate = \"2/s\" }]\n",
+        "4:50 two limits have the name `a`",
+    ),
+    (
         "SITE\nsecurity_headers.content_security_policy = \"a\"\nsecurity_headers.content_security_policy_report_only = \"b\"\n",
         "5:56 `content_security_policy` and `content_security_policy_report_only` exclude each other",
     ),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use apus_clock::TestClock;
 use apus_handler::TrustedProxies;
 use apus_http::HeaderName;
-use apus_layers::{RateLimit, Timeout};
+use apus_layers::{LimitKey, RateLimit, Timeout};
 use apus_testkit::{LocalClient, SocketClient, request_text, wait_until};
 
 use crate::harness::{Routes, Server, head};
@@ -173,6 +173,11 @@ fn errors_have_the_format_that_the_client_accepts() {
         let problem: serde_json::Value = serde_json::from_str(reply.text()).unwrap();
         assert_eq!(problem["status"], status);
         assert!(problem["detail"].as_str().unwrap().starts_with(detail));
+        if status == 429 {
+            let kind = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+            assert_eq!(problem["type"], kind);
+            assert_eq!(problem["violated-policies"][0], "default");
+        }
         let reply = client.send(head("GET", path, &["Accept: text/html"]));
         let content_type = reply.field("content-type");
         assert_eq!(content_type, Some("text/html; charset=utf-8"));
@@ -203,4 +208,181 @@ fn rate_limits_follow_the_clock() {
     assert_eq!([(); 4].map(|()| send()), [200, 200, 429, 429]);
     clock.advance(Duration::from_secs(30));
     assert_eq!([(); 2].map(|()| send()), [200, 429]);
+}
+
+#[test]
+fn of_fifty_clients_as_many_pass_in_each_second_as_the_limit_says() {
+    let clock = TestClock::new();
+    let _entered = clock.enter();
+    clock.freeze();
+    let client = LocalClient::of(&app(RateLimit::per_second(100).by_key(LimitKey::all())));
+    for second in 0..4 {
+        let mut allowed = 0_u32;
+        for step in 0..200 {
+            let address = format!("192.0.2.{}", step % 50);
+            allowed += u32::from(status(&client, &address) == 200);
+            clock.advance(Duration::from_millis(5));
+        }
+        // The first second has the burst, too.
+        let expected = if second == 0 { 199 } else { 100 };
+        assert!(allowed.abs_diff(expected) <= 2, "{second}: {allowed}");
+    }
+}
+
+#[test]
+fn a_client_at_a_hundred_times_its_share_gets_no_other_client_refused() {
+    let clock = TestClock::new();
+    let _entered = clock.enter();
+    clock.freeze();
+    let limit = RateLimit::per_second(10).burst(2).remembered_clients(20);
+    let client = LocalClient::of(&app(limit));
+    for round in 0..100 {
+        let allowed = (0..100).filter(|_| status(&client, "192.0.2.1") == 200);
+        assert!(allowed.count() <= 2, "{round}");
+        for other in 2..10 {
+            assert_eq!(status(&client, &format!("192.0.2.{other}")), 200, "{round}");
+        }
+        clock.advance(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn requests_beyond_the_burst_wait_for_their_time_and_no_longer_than_the_delay() {
+    let pause = Duration::from_millis(30);
+    let client = LocalClient::of(&app(RateLimit::new(1, pause).delay(2 * pause)));
+    let began = std::time::Instant::now();
+    let statuses = client.run(async {
+        let send = |_| {
+            let request = head("GET", "/", &["X-Forwarded-For: 192.0.2.1"]).request();
+            client.service().call(request)
+        };
+        let [one, two, three, four] = [0, 1, 2, 3].map(send);
+        let responses = tokio::join!(one.wait(), two.wait(), three.wait(), four.wait());
+        [responses.0, responses.1, responses.2, responses.3]
+            .map(|response| response.status().as_u16())
+    });
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    assert!(began.elapsed() >= 2 * pause);
+}
+
+#[test]
+fn a_key_that_is_missing_or_there_twice_counts_for_the_client() {
+    let key = |names: &[&str]| LimitKey::parse(names.iter().copied()).unwrap();
+    let limited = |names: &[&str]| LocalClient::of(&app(RateLimit::per_hour(1).by_key(key(names))));
+    let by_header = limited(&["header.x-api-key"]);
+    let of = |client: &LocalClient, lines: &[&str]| client.send(head("GET", "/", lines)).status;
+    for (lines, expected) in [
+        (&["X-Api-Key: a"][..], 200),
+        (&["X-Api-Key: a"], 429),
+        (&["X-Api-Key: a", "X-Api-Key: b"], 200),
+        (&["X-Api-Key: b", "X-Api-Key: c"], 429),
+        (&["X-Api-Key: "], 429),
+        (&[], 429),
+        (&["X-Api-Key: b"], 200),
+    ] {
+        assert_eq!(of(&by_header, lines), expected, "{lines:?}");
+    }
+    let by_cookie = limited(&["cookie.id"]);
+    for (lines, expected) in [
+        (&["Cookie: a=1; id=7"][..], 200),
+        (&["Cookie: id=7"], 429),
+        (&["Cookie: id=8; id=9"], 200),
+        (&["Cookie: id=9", "Cookie: id=8"], 429),
+        (&["Cookie: ID=7"], 429),
+    ] {
+        assert_eq!(of(&by_cookie, lines), expected, "{lines:?}");
+    }
+    let by_both = limited(&["client", "header.x-api-key"]);
+    for (lines, expected) in [
+        (&["X-Forwarded-For: 192.0.2.1", "X-Api-Key: a"][..], 200),
+        (&["X-Forwarded-For: 192.0.2.1", "X-Api-Key: b"], 200),
+        (&["X-Forwarded-For: 192.0.2.2", "X-Api-Key: a"], 200),
+        (&["X-Forwarded-For: 192.0.2.1", "X-Api-Key: a"], 429),
+    ] {
+        assert_eq!(of(&by_both, lines), expected, "{lines:?}");
+    }
+    let by_network = limited(&["network"]);
+    for (address, expected) in [
+        ("192.0.2.1", 200),
+        ("192.0.2.200", 429),
+        ("::ffff:192.0.2.9", 429),
+        ("192.0.3.1", 200),
+        ("2001:db8:1::1", 200),
+        ("2001:db8:1:ffff::1", 429),
+        ("2001:db8:2::1", 200),
+    ] {
+        assert_eq!(status(&by_network, address), expected, "{address}");
+    }
+}
+
+#[test]
+fn plans_have_their_own_rates_and_an_unknown_key_counts_for_the_client() {
+    let limit = RateLimit::per_hour(1)
+        .by_header(HeaderName::from_static("x-api-key"))
+        .tier("gold", &RateLimit::per_hour(3))
+        .name("api");
+    let client = LocalClient::of(&app(limit));
+    let send = |lines: &[&str]| client.send(head("GET", "/", lines));
+    for left in [2, 1, 0] {
+        let reply = send(&["X-Api-Key: gold"]);
+        assert_eq!(reply.status, 200);
+        let field = reply.field("ratelimit").unwrap();
+        assert!(
+            field.starts_with(&format!("\"api\";r={left};t=")),
+            "{field}"
+        );
+        // A partition that says nothing of the key.
+        assert!(
+            field.contains(";pk=:") && !field.contains("gold"),
+            "{field}"
+        );
+        let policy = reply.field("ratelimit-policy").unwrap();
+        assert!(policy.starts_with("\"api\";q=3;w=3600;pk=:"), "{policy}");
+    }
+    assert_eq!(send(&["X-Api-Key: gold"]).status, 429);
+    assert_eq!(send(&["X-Api-Key: made-up-1"]).status, 200);
+    assert_eq!(send(&["X-Api-Key: made-up-2"]).status, 429);
+    assert_eq!(send(&[]).status, 429);
+}
+
+#[test]
+fn a_dry_run_counts_what_the_limits_would_refuse_and_does_nothing() {
+    let counts = |is_dry: bool| {
+        let clock = TestClock::new();
+        let _entered = clock.enter();
+        clock.freeze();
+        let limits = [
+            RateLimit::per_second(3)
+                .name("outer")
+                .by_key(LimitKey::all()),
+            RateLimit::new(1, Duration::from_secs(10)).name("inner"),
+        ];
+        let [outer, inner] = limits.map(|limit| if is_dry { limit.dry_run() } else { limit });
+        let (one, other) = (outer.handle().clone(), inner.handle().clone());
+        let app = Routes::new()
+            .layer(TrustedProxies::new(["127.0.0.0/8".parse().unwrap()]))
+            .layer(outer)
+            .layer(inner)
+            .get("/", async || "well");
+        let client = LocalClient::of(&app);
+        let mut refused = 0;
+        for step in 0..400 {
+            let address = format!("192.0.2.{}", step * 7 % 5);
+            let line = format!("X-Forwarded-For: {address}");
+            let reply = client.send(head("GET", "/", &[&line]));
+            refused += u64::from(reply.status == 429);
+            assert_eq!(reply.field("ratelimit").is_some(), !is_dry);
+            clock.advance(Duration::from_millis(step * step % 90));
+        }
+        let counts = [one.counts(), other.counts()];
+        let real: u64 = counts.iter().map(|counts| counts.refused).sum();
+        assert_eq!(real, refused);
+        (
+            counts.map(|counts| counts.allowed),
+            counts.map(|counts| counts.refused + counts.would_refuse),
+        )
+    };
+    let (real, dry) = (counts(false), counts(true));
+    assert_eq!(real, dry);
+    assert!(real.1.iter().all(|refused| *refused > 10), "{real:?}");
 }

@@ -4,9 +4,10 @@ mod files;
 mod handler;
 mod shadowed_locations;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use apus_http::StatusCode;
+use apus_layers::LimitHandle;
 use apus_sites::{ErrorPage, LocationSettings, Preset, RewriteFlag, RewriteRule};
 
 use super::access::AccessKeys;
@@ -40,6 +41,8 @@ pub(super) struct SiteResolver<'a> {
     effective: EffectiveKeys,
     /// The layers of the site, which its locations share.
     layers: OnceCell<LocationLayers>,
+    /// The limits so far, with the pattern of the location for those of a location.
+    limits: RefCell<Vec<(Option<String>, LimitHandle)>>,
 }
 
 #[derive(Default)]
@@ -63,7 +66,13 @@ impl<'a> SiteResolver<'a> {
             groups,
             effective: EffectiveKeys::default(),
             layers: OnceCell::new(),
+            limits: RefCell::default(),
         }
+    }
+
+    /// The limits of the site and its locations, after [`Self::resolve`].
+    pub(super) fn into_limits(self) -> Vec<(Option<String>, LimitHandle)> {
+        self.limits.into_inner()
     }
 
     /// The handler and the settings of the site, and its locations.
@@ -390,7 +399,11 @@ impl<'a> SiteResolver<'a> {
             self.handler(location, reader)
         };
         let (handler, settings) = resolved.unzip();
+        let known = self.limits.borrow().len();
         let settings = self.settings(&location.keys, settings.unwrap_or_default(), reader);
+        for (of, _) in self.limits.borrow_mut().iter_mut().skip(known) {
+            *of = Some(location.path.value.0.to_string());
+        }
         let place = RulePlace {
             conditions: &self.defaults.conditions,
             chains: &self.site.chains,
@@ -526,6 +539,9 @@ impl SiteResolver<'_> {
             ),
             Some(_) => return settings,
         };
+        let own_limits = layers.own_limits(own);
+        let own_limits = own_limits.map(|limit| (None, limit.clone()));
+        self.limits.borrow_mut().extend(own_limits);
         layers
             .into_iter()
             .fold(settings, LocationSettings::shared_layer)

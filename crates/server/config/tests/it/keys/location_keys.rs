@@ -235,4 +235,70 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", optional = true }",
     ),
+    ("limits", "", "limits = [{ name = \"a\", rate = \"10/s\" }]"),
+    (
+        "limits.name",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"b\", rate = \"10/s\" }]",
+    ),
+    (
+        "limits.rate",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/m\" }]",
+    ),
+    (
+        "limits.key",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", key = [\"client\", \"header.x-api-key\"] }]",
+    ),
+    (
+        "limits.burst",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", burst = 3 }]",
+    ),
+    (
+        "limits.delay",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", delay = 3 }]",
+    ),
+    (
+        "limits.tiers",
+        "limits = [{ name = \"a\", rate = \"10/s\", key = \"header.x-api-key\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", key = \"header.x-api-key\", tiers = { gold = \"1/s\" } }]",
+    ),
+    (
+        "limits.keys",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", keys = 7 }]",
+    ),
+    (
+        "limits.status",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", status = 420 }]",
+    ),
+    (
+        "limits.dry_run",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", dry_run = true }]",
+    ),
+    (
+        "limits.enabled",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", enabled = false }]",
+    ),
+    (
+        "limits.queue",
+        "limits = [{ name = \"a\", concurrent = 10 }]",
+        "limits = [{ name = \"a\", concurrent = 10, queue = 5 }]",
+    ),
+    (
+        "limits.queue_timeout",
+        "limits = [{ name = \"a\", concurrent = 10 }]",
+        "limits = [{ name = \"a\", concurrent = 10, queue_timeout = 5 }]",
+    ),
+    (
+        "limits.concurrent",
+        "limits = [{ name = \"a\", concurrent = 10 }]",
+        "limits = [{ name = \"a\", concurrent = 11 }]",
+    ),
 ];

@@ -1,0 +1,231 @@
+//! Limits on the requests of a client at once: 503 (RFC 9110 section 15.6.4), with a queue in which clients take turns.
+
+use std::fmt;
+use std::time::Duration;
+
+use apus_access::{Concurrency, ConcurrencyPlace, LimitOutcome, PlaceAttempt, WaitingPlace};
+use apus_handler::{Middleware, Next, Rendering};
+use apus_http::{Request, Response, ResponseFuture, StatusCode};
+
+use crate::client_network::client_network;
+use crate::limit::{LimitHandle, Partition, PolicyFields, sleep};
+use crate::limit_key::LimitKey;
+
+/// A layer that responds 503 to clients with too many requests at once.
+///
+/// A request counts until its response was sent, and a WebSocket until it is closed. Clients are identified by their address (an IPv6
+/// /64 network is one client), unless [`ConcurrentRequests::by_key`] is set. All workers count together. Requests beyond the limit wait
+/// if [`ConcurrentRequests::queue`] allows it: those of different clients take turns, and in a full queue a client with many
+/// requests makes room for one with few.
+#[derive(Clone)]
+pub struct ConcurrentRequests {
+    limit: LimitHandle,
+    quota: Concurrency,
+    timeout: Duration,
+    status: StatusCode,
+    fields: PolicyFields,
+}
+
+/// When a client that was refused may try again. Nobody knows when a place is free.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl ConcurrentRequests {
+    /// A number of requests of a client at once; at least one.
+    pub fn new(requests: u32) -> Self {
+        let limit = LimitHandle::new(0);
+        let max = requests.max(1);
+        Self {
+            fields: PolicyFields::concurrent(&limit.name, max),
+            limit,
+            quota: Concurrency { max, queue: 0 },
+            timeout: Duration::ZERO,
+            status: StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// How many more requests may wait, and for how long. Default: none.
+    #[must_use]
+    pub fn queue(mut self, requests: u32, timeout: Duration) -> Self {
+        self.quota.queue = requests;
+        self.timeout = timeout;
+        self
+    }
+
+    /// The name of this limit in the header fields: letters, digits, `-` and `_`. Default: `default`.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.limit.set_name(name);
+        self.fields = PolicyFields::concurrent(&self.limit.name, self.quota.max);
+        self
+    }
+
+    /// Counts by this in place of the client's address.
+    #[must_use]
+    pub fn by_key(mut self, key: LimitKey) -> Self {
+        self.limit.key = key;
+        self.limit.reset();
+        self
+    }
+
+    /// The status of refusals in place of 503.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Only counts what would be refused, and logs it. Requests that would wait go on at once, and count as running.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.limit.is_dry_run = true;
+        self
+    }
+
+    /// The limit as the status of a server knows it.
+    pub fn handle(&self) -> &LimitHandle {
+        &self.limit
+    }
+
+    /// Passes a request on that has a place, until its response was sent.
+    fn pass(
+        &self,
+        place: ConcurrencyPlace,
+        partition: Partition,
+        response: ResponseFuture,
+    ) -> ResponseFuture {
+        let fields = (!self.limit.is_dry_run).then(|| self.fields.clone());
+        let left = self.quota.max.saturating_sub(place.running());
+        response.map(move |mut response| {
+            if let Some(fields) = fields {
+                fields.write(response.headers_mut(), partition, left.into(), None);
+            }
+            // The response that opens a tunnel is complete when its head was sent.
+            match response.take_tunnel() {
+                Some(tunnel) => response.set_tunnel(Box::new(move |duplex| {
+                    let running = tunnel(duplex);
+                    Box::pin(async move {
+                        running.await;
+                        drop(place);
+                    })
+                })),
+                None => response.on_complete(move |_| drop(place)),
+            }
+            response
+        })
+    }
+
+    fn refuse(&self, partition: Partition, rendering: &Rendering) -> Response {
+        self.limit.count(LimitOutcome::Refused);
+        let mut response = rendering.respond(self.limit.error(self.status, RETRY_AFTER));
+        self.fields
+            .write(response.headers_mut(), partition, 0, None);
+        response
+    }
+
+    fn call_dry(&self, attempt: PlaceAttempt, mut request: Request, next: Next) -> ResponseFuture {
+        match attempt {
+            PlaceAttempt::Taken(place) => {
+                self.limit.count(if place.running() > self.quota.max {
+                    LimitOutcome::WouldDelay
+                } else {
+                    LimitOutcome::Allowed
+                });
+                self.pass(place, Partition::default(), next.call(request))
+            }
+            PlaceAttempt::Waiting(_) | PlaceAttempt::Full => {
+                self.limit.count_dry(&mut request);
+                next.call(request)
+            }
+        }
+    }
+
+    /// Waits for a place, and then passes the request on.
+    async fn wait(&self, waiting: WaitingPlace, about: WaitingTurn) -> Response {
+        let WaitingTurn {
+            request,
+            next,
+            partition,
+        } = about;
+        let place = tokio::select! {
+            biased;
+            place = waiting => place,
+            () = sleep(self.timeout) => None,
+        };
+        match place {
+            Some(place) => {
+                self.limit.count(LimitOutcome::Delayed);
+                let response = next.call(request);
+                self.pass(place, partition, response).wait().await
+            }
+            None => self.refuse(partition, &next.rendering(&request)),
+        }
+    }
+}
+
+/// A request that waits for a place.
+struct WaitingTurn {
+    request: Request,
+    next: Next,
+    partition: Partition,
+}
+
+impl Middleware<()> for ConcurrentRequests {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        let Some(value) = self.limit.key.value(&request) else {
+            self.limit
+                .note(&request, || "no key, so no limit".to_owned());
+            return next.call(request);
+        };
+        if self.limit.is_passed_by(&request) {
+            return next.call(request);
+        }
+        let running = &self.limit.state().running;
+        let claimant = running.claimant(&value.bytes, request.client().ip.map(client_network));
+        let quota = if self.limit.is_dry_run {
+            Concurrency {
+                max: self.quota.max.saturating_add(self.quota.queue),
+                queue: 0,
+            }
+        } else {
+            self.quota
+        };
+        let attempt = running.take(claimant, quota);
+        self.limit.note(&request, || match &attempt {
+            PlaceAttempt::Taken(place) => {
+                format!("{} of {} requests at once", place.running(), self.quota.max)
+            }
+            PlaceAttempt::Waiting(_) => "the request waits for a place".to_owned(),
+            PlaceAttempt::Full => "the limit is exceeded".to_owned(),
+        });
+        if self.limit.is_dry_run {
+            return self.call_dry(attempt, request, next);
+        }
+        let partition = self.limit.partition(&value);
+        match attempt {
+            PlaceAttempt::Taken(place) => {
+                self.limit.count(LimitOutcome::Allowed);
+                self.pass(place, partition, next.call(request))
+            }
+            PlaceAttempt::Waiting(waiting) => {
+                let limit = self.clone();
+                let about = WaitingTurn {
+                    request,
+                    next,
+                    partition,
+                };
+                ResponseFuture::later(async move { limit.wait(waiting, about).await })
+            }
+            PlaceAttempt::Full => self.refuse(partition, &next.rendering(&request)).into(),
+        }
+    }
+}
+
+impl fmt::Debug for ConcurrentRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrentRequests")
+            .field("limit", &self.limit)
+            .field("quota", &self.quota)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! What limits on rates and on requests at once have in common: their state, their counters, and what they say.
+
+use std::fmt::{self, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use apus_access::{LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates};
+use apus_handler::Error;
+use apus_http::trace::{self, Step, StepKind};
+use apus_http::{Headers, Request, StatusCode, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::limit_key::{KeyValue, LimitKey};
+
+/// The keys that a limit remembers unless it is told otherwise.
+pub(crate) const REMEMBERED_KEYS: usize = 100_000;
+
+/// The problem type of draft-ietf-httpapi-ratelimit-headers-10.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const QUOTA_EXCEEDED_TITLE: &str =
+    "Request cannot be satisfied as assigned quota has been exceeded";
+
+/// A limit as a configuration and the status of a server know it. Its state is made by the first request, or continues that of a
+/// limit of an earlier configuration ([`LimitHandle::continue_in`]).
+#[derive(Clone)]
+pub struct LimitHandle {
+    pub(crate) name: Arc<str>,
+    pub(crate) key: LimitKey,
+    /// About how many keys it remembers; 0 for a limit that remembers no more than what runs.
+    pub(crate) keys: usize,
+    pub(crate) is_dry_run: bool,
+    state: Arc<OnceLock<Arc<LimitState>>>,
+}
+
+/// Marks a request that a dry run would have refused: the dry runs further in do not count it, as it would not have come to them.
+#[derive(Clone, Copy, Debug)]
+struct WouldBeRefused;
+
+impl LimitHandle {
+    pub(crate) fn new(keys: usize) -> Self {
+        Self {
+            name: "default".into(),
+            key: LimitKey::client(),
+            keys,
+            is_dry_run: false,
+            state: Arc::default(),
+        }
+    }
+
+    /// Sets the name, without the characters that a field would have to escape.
+    pub(crate) fn set_name(&mut self, name: &str) {
+        let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
+        let plain: String = name.chars().filter(|byte| is_plain(*byte)).collect();
+        self.name = plain.into();
+    }
+
+    /// Begins with a state of its own: limits that were cloned before have another one.
+    pub(crate) fn reset(&mut self) {
+        self.state = Arc::default();
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it counts by, as it is written.
+    pub fn key(&self) -> &LimitKey {
+        &self.key
+    }
+
+    /// Whether it only counts.
+    pub fn is_dry_run(&self) -> bool {
+        self.is_dry_run
+    }
+
+    /// Continues what the limit of this name counted for an earlier configuration. Without effect after the first request.
+    pub fn continue_in(&self, states: &LimitStates, site: &str, location: Option<&str>) {
+        let id = LimitId {
+            site: site.to_owned(),
+            location: location.map(str::to_owned),
+            name: self.name.to_string(),
+            key: self.key.to_string(),
+        };
+        self.state.get_or_init(|| states.state(&id, self.keys));
+    }
+
+    /// What it has decided so far.
+    pub fn counts(&self) -> LimitCounts {
+        let state = self.state.get();
+        state.map_or_else(LimitCounts::default, |state| state.counters.counts())
+    }
+
+    pub(crate) fn state(&self) -> &Arc<LimitState> {
+        self.state
+            .get_or_init(|| Arc::new(LimitState::new(self.keys)))
+    }
+
+    /// Counts a decision, and logs refusals in a line for many.
+    pub(crate) fn count(&self, outcome: LimitOutcome) {
+        let counters = &self.state().counters;
+        counters.count(outcome);
+        let action = match outcome {
+            LimitOutcome::Refused => "refused",
+            LimitOutcome::WouldRefuse => "would have refused",
+            _ => return,
+        };
+        if let Some(requests) = counters.refusals_to_log(apus_clock::monotonic()) {
+            let (limit, key) = (&*self.name, &self.key);
+            tracing::info!(limit, %key, requests, "a limit {action} requests");
+        }
+    }
+
+    /// Whether a dry run further out would have refused the request, and this is one, too.
+    pub(crate) fn is_passed_by(&self, request: &Request) -> bool {
+        self.is_dry_run && request.extensions().get::<WouldBeRefused>().is_some()
+    }
+
+    /// Counts a request that this dry run would have refused.
+    pub(crate) fn count_dry(&self, request: &mut Request) {
+        self.count(LimitOutcome::WouldRefuse);
+        request.extensions_mut().insert(WouldBeRefused);
+    }
+
+    /// Adds a step to the trace of a request.
+    pub(crate) fn note(&self, request: &Request, what: impl FnOnce() -> String) {
+        trace::note(request, || self.step(what()));
+    }
+
+    fn step(&self, what: String) -> Step {
+        let dry = if self.is_dry_run { ", a dry run" } else { "" };
+        let why = format!("limit {} by {}{dry}", self.name, self.key);
+        Step::new(StepKind::Handler, what, why)
+    }
+
+    /// The error of a refusal.
+    pub(crate) fn error(&self, status: StatusCode, wait: Duration) -> Error {
+        let detail = "there were too many requests; please wait a moment";
+        Error::new(status, detail)
+            .kind(QUOTA_EXCEEDED)
+            .title(QUOTA_EXCEEDED_TITLE)
+            .with("violated-policies", [&*self.name])
+            .header(header::RETRY_AFTER, seconds(wait).max(1).into())
+    }
+
+    /// The partition of a key for the fields (parameter `pk`). The address of a client is none, as the client knows it, and others
+    /// who see the response need not.
+    pub(crate) fn partition(&self, value: &KeyValue) -> Partition {
+        Partition((!value.is_plain).then(|| self.state().partition(&value.bytes)))
+    }
+}
+
+/// The partition of a quota.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Partition(Option<u64>);
+
+/// The fields of a policy: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10 sections 3 and 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyFields {
+    /// The policy without a partition.
+    policy: Arc<str>,
+    name: Arc<str>,
+}
+
+impl PolicyFields {
+    /// Of so many requests in a time.
+    pub(crate) fn requests(name: &Arc<str>, quota: u64, window: Duration) -> Self {
+        Self {
+            policy: format!("\"{name}\";q={quota};w={}", seconds(window)).into(),
+            name: Arc::clone(name),
+        }
+    }
+
+    /// Of so many requests at once.
+    pub(crate) fn concurrent(name: &Arc<str>, quota: u32) -> Self {
+        Self {
+            policy: format!("\"{name}\";q={quota};qu=\"concurrent-requests\"").into(),
+            name: Arc::clone(name),
+        }
+    }
+
+    /// Writes both fields: what is left, and when all is there again.
+    pub(crate) fn write(
+        &self,
+        headers: &mut Headers,
+        partition: Partition,
+        left: u64,
+        reset: Option<Duration>,
+    ) {
+        // A key of 8 bytes has 12 characters.
+        let mut key = String::new();
+        if let Some(number) = partition.0 {
+            key.push_str(";pk=:");
+            STANDARD.encode_string(number.to_le_bytes(), &mut key);
+            key.push(':');
+        }
+        let mut state = String::with_capacity(self.name.len().saturating_add(64));
+        let _ = write!(state, "\"{}\";r={left}", self.name);
+        if let Some(reset) = reset {
+            let _ = write!(state, ";t={}", seconds(reset));
+        }
+        state.push_str(&key);
+        // These characters are always valid in field values.
+        let _ = headers.try_append("ratelimit", state);
+        let _ = if key.is_empty() {
+            headers.try_append("ratelimit-policy", &*self.policy)
+        } else {
+            headers.try_append("ratelimit-policy", format!("{}{key}", self.policy))
+        };
+    }
+}
+
+impl fmt::Debug for LimitHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitHandle")
+            .field("name", &self.name)
+            .field("key", &self.key)
+            .field("keys", &self.keys)
+            .field("is_dry_run", &self.is_dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits for a time that nobody can set but a test.
+pub(crate) async fn sleep(time: Duration) {
+    match apus_clock::current() {
+        Some(_) => apus_clock::sleep(time).await,
+        None => tokio::time::sleep(time).await,
+    }
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn seconds(duration: Duration) -> u64 {
+    duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_handler::Rendering;
+    use apus_handler::rendering::ErrorRules;
+
+    use super::*;
+
+    #[test]
+    fn a_started_second_is_a_whole_one() {
+        let second = 1_000_000_000;
+        for (nanoseconds, expected) in [
+            (0, 0),
+            (1, 1),
+            (second - 1, 1),
+            (second, 1),
+            (second + 1, 2),
+        ] {
+            let duration = Duration::from_nanos(nanoseconds);
+            assert_eq!(seconds(duration), expected, "{nanoseconds}");
+        }
+        assert_eq!(seconds(Duration::MAX), u64::MAX);
+        let wait = |duration| {
+            let request = apus_testkit::get("/").request();
+            let rendering = Rendering::of(&request, &ErrorRules::default());
+            let error = LimitHandle::new(1).error(StatusCode::TOO_MANY_REQUESTS, duration);
+            let response = rendering.respond(error);
+            response
+                .headers()
+                .get_str("retry-after")
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(wait(Duration::ZERO), "1");
+        assert_eq!(wait(Duration::from_millis(1001)), "2");
+    }
+
+    #[test]
+    fn the_fields_tell_the_rest_of_the_quota_and_when_it_is_full() {
+        let mut limit = LimitHandle::new(1);
+        limit.set_name("a\"b-_7 é");
+        let second = Duration::from_secs(1);
+        let fields = PolicyFields::requests(&limit.name, 3, 9 * second + second / 2);
+        let written = |partition, left, reset| {
+            let mut headers = Headers::new();
+            fields.write(&mut headers, partition, left, reset);
+            let field = |name: &str| headers.get_str(name).unwrap().to_owned();
+            [field("ratelimit"), field("ratelimit-policy")]
+        };
+        assert_eq!(
+            written(Partition(None), 2, Some(3 * second + second / 3)),
+            ["\"ab-_7\";r=2;t=4", "\"ab-_7\";q=3;w=10"]
+        );
+        assert_eq!(
+            written(Partition(Some(1)), 0, None),
+            [
+                "\"ab-_7\";r=0;pk=:AQAAAAAAAAA=:",
+                "\"ab-_7\";q=3;w=10;pk=:AQAAAAAAAAA=:"
+            ]
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! What requests are counted by: the client, or facts of the request.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use apus_conditions::{Fact, FactStage, Facts, RequestFacts, ValueType};
+use apus_http::{HeaderName, Request};
+use smallvec::SmallVec;
+
+use crate::client_network::client_network;
+
+/// What requests are counted by.
+///
+/// A request that has no value of it, or several, counts for its client: who leaves out a key, or sends two so that others
+/// read another one, is limited by the address.
+#[derive(Clone)]
+pub struct LimitKey(KeyKind);
+
+#[derive(Clone)]
+enum KeyKind {
+    Parts(Arc<[KeyPart]>),
+    Function(Arc<KeyFunction>),
+}
+
+type KeyFunction = dyn Fn(&Request) -> Option<String> + Send + Sync;
+
+/// A part of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum KeyPart {
+    /// The same for all requests.
+    All,
+    /// The client: an IPv4 address, or an IPv6 network of 64 bits.
+    Client,
+    /// The network of the client: 24 bits of an IPv4 address, 48 of an IPv6 address.
+    Network,
+    /// A fact of the request.
+    Fact(Fact),
+}
+
+/// Why a text is no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InvalidLimitKey {
+    /// There is no such fact.
+    Unknown(String),
+    /// The fact is of the response, or has no text that requests could be counted by.
+    NotCountable(String),
+    /// There is no part.
+    Empty,
+}
+
+/// The bytes that stand for the value of a key.
+pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
+
+/// The value of a key for a request.
+#[derive(Debug)]
+pub(crate) struct KeyValue {
+    pub(crate) bytes: KeyBytes,
+    /// Whether it is the client alone, or the same for all: nothing that a client would have to be told.
+    pub(crate) is_plain: bool,
+}
+
+impl LimitKey {
+    /// The client: an IPv4 address, or an IPv6 network of 64 bits.
+    pub fn client() -> Self {
+        Self(KeyKind::Parts([KeyPart::Client].into()))
+    }
+
+    /// All requests together.
+    pub fn all() -> Self {
+        Self(KeyKind::Parts([KeyPart::All].into()))
+    }
+
+    /// A field of the request.
+    pub fn header(name: &HeaderName) -> Self {
+        let fact = Fact::parse(&format!("header.{name}"));
+        match fact {
+            Some(fact) => Self(KeyKind::Parts([KeyPart::Fact(fact)].into())),
+            None => Self::client(),
+        }
+    }
+
+    /// The result of a function; requests without one are not limited.
+    pub fn function(key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(KeyKind::Function(Arc::new(key)))
+    }
+
+    /// The facts of these names together: `client`, `network`, `all`, `host`, `path`, `header.x-api-key`, `cookie.session`, `user`.
+    ///
+    /// # Errors
+    /// A name is none of a fact that requests can be counted by.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidLimitKey> {
+        let parts: Vec<KeyPart> = names
+            .into_iter()
+            .map(KeyPart::parse)
+            .collect::<Result<_, _>>()?;
+        if parts.is_empty() {
+            return Err(InvalidLimitKey::Empty);
+        }
+        Ok(Self(KeyKind::Parts(parts.into())))
+    }
+
+    /// Whether the key is known only after a request is authenticated.
+    pub fn needs_authentication(&self) -> bool {
+        let is_of_user = |part: &KeyPart| matches!(part, KeyPart::Fact(fact) if fact.kind().stage() == FactStage::Authentication);
+        matches!(&self.0, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
+    }
+
+    /// Whether it is one text, so that other rates can be given to some of its values.
+    pub fn is_one_text(&self) -> bool {
+        matches!(&self.0, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Fact(_)]))
+    }
+
+    /// The value for a request; `None` if the request is not limited: it has no client address, or the function returned none.
+    pub(crate) fn value(&self, request: &Request) -> Option<KeyValue> {
+        let mut bytes = KeyBytes::new();
+        let is_there = match &self.0 {
+            KeyKind::Function(function) => {
+                push(&mut bytes, function(request)?.as_bytes());
+                true
+            }
+            KeyKind::Parts(parts) => parts.iter().all(|part| part.write(request, &mut bytes)),
+        };
+        if is_there {
+            let is_plain = matches!(&self.0, KeyKind::Parts(parts)
+                if matches!(**parts, [KeyPart::Client | KeyPart::All]));
+            return Some(KeyValue { bytes, is_plain });
+        }
+        bytes.clear();
+        KeyPart::Client
+            .write(request, &mut bytes)
+            .then_some(KeyValue {
+                bytes,
+                is_plain: true,
+            })
+    }
+}
+
+impl KeyValue {
+    /// The text, of a key that is one.
+    pub(crate) fn text(&self) -> &[u8] {
+        self.bytes.get(TEXT_AT..).unwrap_or_default()
+    }
+}
+
+impl KeyPart {
+    fn parse(name: &str) -> Result<Self, InvalidLimitKey> {
+        match name {
+            "all" => return Ok(Self::All),
+            "client" => return Ok(Self::Client),
+            "network" => return Ok(Self::Network),
+            _ => {}
+        }
+        let fact = Fact::parse(name).ok_or_else(|| InvalidLimitKey::Unknown(name.to_owned()))?;
+        let is_text = matches!(
+            fact.kind().value_type(),
+            ValueType::Text | ValueType::Word(_) | ValueType::Path | ValueType::Host
+        );
+        if is_text && fact.kind().stage() != FactStage::Response {
+            Ok(Self::Fact(fact))
+        } else {
+            Err(InvalidLimitKey::NotCountable(name.to_owned()))
+        }
+    }
+
+    /// Adds the value of this part. Returns `false` if the request has none, or several.
+    fn write(&self, request: &Request, bytes: &mut KeyBytes) -> bool {
+        match self {
+            Self::All => true,
+            Self::Client => match request.client().ip {
+                Some(ip) => {
+                    bytes.push(CLIENT);
+                    bytes.extend_from_slice(&client_network(ip).to_le_bytes());
+                    true
+                }
+                None => false,
+            },
+            Self::Network => match request.client().ip {
+                Some(ip) => {
+                    bytes.push(NETWORK);
+                    bytes.extend_from_slice(&network(ip).to_le_bytes());
+                    true
+                }
+                None => false,
+            },
+            Self::Fact(fact) => write_fact(fact, request, bytes),
+        }
+    }
+}
+
+/// The kinds of parts in [`KeyBytes`].
+const TEXT: u8 = 0;
+const CLIENT: u8 = 1;
+const NETWORK: u8 = 2;
+/// Where the bytes of a text begin: after its kind and its length.
+const TEXT_AT: usize = 9;
+
+fn push(bytes: &mut KeyBytes, text: &[u8]) {
+    bytes.push(TEXT);
+    // With the length, no two lists of texts are the same bytes.
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(text);
+}
+
+/// The network of an address: 24 bits of IPv4, 48 of IPv6.
+fn network(ip: IpAddr) -> u128 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits() >> 8),
+        IpAddr::V6(ip) => ip.to_bits() >> 80 << 80,
+    }
+}
+
+fn write_fact(fact: &Fact, request: &Request, bytes: &mut KeyBytes) -> bool {
+    let before = bytes.len();
+    let mut values = 0_u32;
+    // With `true`, the second value ends the search.
+    let are_several = RequestFacts::new(request).any_text(fact, &mut |value| {
+        values = values.saturating_add(1);
+        if values == 1 && !value.is_empty() {
+            push(bytes, &value);
+        }
+        values > 1
+    });
+    !are_several && bytes.len() > before
+}
+
+impl fmt::Display for LimitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            KeyKind::Function(_) => f.write_str("a function"),
+            KeyKind::Parts(parts) => {
+                for (at, part) in parts.iter().enumerate() {
+                    if at > 0 {
+                        f.write_str(" and ")?;
+                    }
+                    match part {
+                        KeyPart::All => f.write_str("all")?,
+                        KeyPart::Client => f.write_str("client")?,
+                        KeyPart::Network => f.write_str("network")?,
+                        KeyPart::Fact(fact) => write!(f, "{fact}")?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LimitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LimitKey({self})")
+    }
+}
+
+impl fmt::Display for InvalidLimitKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(f, "there is no fact `{name}`"),
+            Self::NotCountable(name) => write!(f, "requests cannot be counted by `{name}`"),
+            Self::Empty => f.write_str("there is no fact"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidLimitKey {}
