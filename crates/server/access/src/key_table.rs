@@ -327,10 +327,10 @@ mod tests {
     fn a_change_that_fails_changes_nothing() {
         let table = KeyTable::new(10);
         let key = table.key("a");
-        assert_eq!(table.update(key, |held| Err(held)), Err(None));
+        assert_eq!(table.update(key, Err), Err(None));
         assert_eq!(table.value(key), None);
         add(&table, key);
-        assert_eq!(table.update(key, |held| Err(held)), Err(Some(1)));
+        assert_eq!(table.update(key, Err), Err(Some(1)));
         assert_eq!(table.value(key), Some(1));
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod access_log;
 mod credentials;
+mod limits;
 mod own_files;
 mod privileges;
 mod request_facts;

@@ -1,0 +1,293 @@
+//! Limits on rates and on requests at once, over real sockets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::clients::certificate;
+use crate::harness::{Apus, Home, Reply, free_port, wait_until};
+
+/// A server with two workers and these lines of a site.
+fn serve(home: &Home, lines: &str) -> Apus {
+    write(home, free_port(), lines);
+    home.serve(&["apus.toml"])
+}
+
+fn write(home: &Home, port: u16, lines: &str) {
+    let text = format!(
+        "[global]\nworker_threads = 2\ncontrol_socket = \"control.sock\"\n\
+         [[sites]]\nname = \"site\"\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n{lines}"
+    );
+    home.write("apus.toml", text);
+}
+
+/// The status of a request over a connection that stays open.
+fn status(stream: &mut TcpStream) -> u16 {
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let text = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let length = text.split("content-length: ").nth(1).unwrap();
+    let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn limits(home: &Home) -> Vec<Value> {
+    let (status, _) = home.expect(&["status", "--json", "--socket", "control.sock"], 0);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    status["limits"].as_array().unwrap().clone()
+}
+
+#[test]
+fn of_fifty_clients_over_two_workers_as_many_requests_pass_as_the_limit_says() {
+    const BURST: u32 = 300;
+    let home = Home::new();
+    let apus = serve(
+        &home,
+        "[[sites.limits]]\nname = \"all\"\nkey = \"all\"\nrate = \"100/s\"\nburst = 300\n",
+    );
+    let (allowed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut streams: Vec<_> = (0..50).map(|_| apus.connect()).collect();
+    let mut last = apus.connect();
+    let began = Instant::now();
+    // The first request begins the time of the limit.
+    assert_eq!(status(&mut last), 200);
+    let first_ended = Instant::now();
+    allowed.fetch_add(1, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for stream in &mut streams {
+            let (allowed, is_over) = (&allowed, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    match status(stream) {
+                        200 => allowed.fetch_add(1, Ordering::Relaxed),
+                        other => {
+                            assert_eq!(other, 429);
+                            0
+                        }
+                    };
+                }
+            });
+        }
+        wait_until("two seconds have passed", || {
+            began.elapsed() >= Duration::from_secs(2)
+        });
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // A request that is refused says that all others were taken, up to the moment of its decision.
+    let (sent, received) = loop {
+        let sent = Instant::now();
+        match status(&mut last) {
+            200 => allowed.fetch_add(1, Ordering::Relaxed),
+            _ => break (sent, Instant::now()),
+        };
+    };
+    let allowed = f64::from(allowed.into_inner());
+    let due = |time: Duration| f64::from(BURST) + 100.0 * time.as_secs_f64();
+    let least = due(sent - first_ended) - 2.0;
+    let most = due(received - began) + 2.0;
+    assert!(
+        (least..=most).contains(&allowed),
+        "{least} <= {allowed} <= {most}"
+    );
+    let counts = &limits(&home)[0];
+    assert_eq!(counts["allowed"].as_f64(), Some(allowed), "{counts}");
+    assert!(counts["refused"].as_u64().unwrap() > 0);
+    apus.wait_for_log("a limit refused requests");
+}
+
+#[test]
+fn a_reload_keeps_what_limits_have_counted() {
+    let home = Home::new();
+    let limit = |name: &str, rate: &str| {
+        format!("[[sites.limits]]\nname = \"{name}\"\nrate = \"{rate}\"\n")
+    };
+    let apus = serve(&home, &limit("pages", "3/h"));
+    let statuses =
+        |count: usize| -> Vec<u16> { (0..count).map(|_| apus.get("/").status).collect() };
+    let reload = |lines: &str| {
+        write(&home, apus.address().port(), lines);
+        home.expect(&["reload", "--socket", "control.sock"], 0);
+    };
+    assert_eq!(statuses(2), [200, 200]);
+    for _ in 0..10 {
+        reload(&limit("pages", "3/h"));
+    }
+    assert_eq!(statuses(2), [200, 429]);
+    let counts = &limits(&home)[0];
+    assert_eq!(
+        (&counts["allowed"], &counts["refused"]),
+        (&3.into(), &1.into())
+    );
+    // Under another rate, half of the hour is used: three of six requests.
+    reload(&limit("pages", "6/h"));
+    assert_eq!(statuses(1), [429]);
+    reload(&limit("pages", "1000/s"));
+    wait_until("the client is not refused for an hour", || {
+        apus.get("/").status == 200
+    });
+    reload(&limit("others", "1/h"));
+    assert_eq!(statuses(2), [200, 429]);
+}
+
+#[test]
+fn the_limit_is_at_the_same_request_over_each_protocol() {
+    let home = Home::new();
+    certificate(&home, "site", "localhost");
+    let port = free_port();
+    let mut lines = format!(
+        "listen_tls = \"127.0.0.1:{port}\"\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n"
+    );
+    for path in ["h1", "h2", "h3"] {
+        home.write(&format!("site/{path}"), path);
+        lines += &format!(
+            "[[sites.locations]]\npath = \"/{path}\"\n[[sites.locations.limits]]\nname = \"{path}\"\nrate = \"3/h\"\n"
+        );
+    }
+    let _apus = serve(&home, &lines);
+    for (protocol, path) in [(&[][..], "h1"), (&["--http2"], "h2"), (&["--http3"], "h3")] {
+        let url = format!("https://localhost:{port}/{path}");
+        for (requests, allowed, refused) in [("2", 2, 0), ("1", 3, 0), ("1", 3, 1), ("3", 3, 4)] {
+            let arguments = [
+                &[
+                    "bench",
+                    "-n",
+                    requests,
+                    "-c",
+                    "1",
+                    "-t",
+                    "1",
+                    "-k",
+                    "--no-probe",
+                    "--allow-errors",
+                ],
+                protocol,
+                &[&url],
+            ]
+            .concat();
+            let output = home.run(&arguments);
+            let limits = limits(&home);
+            let counts = limits.iter().find(|limit| limit["name"] == path).unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                (counts["allowed"].as_u64(), counts["refused"].as_u64()),
+                (Some(allowed), Some(refused)),
+                "{path} {counts} {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn locations_have_the_limits_of_their_site_and_explain_names_each() {
+    let home = Home::new();
+    let apus = serve(
+        &home,
+        "[[sites.limits]]\nname = \"pages\"\nrate = \"2/h\"\n\
+         [[sites.limits]]\nname = \"at-once\"\nkey = \"host\"\nconcurrent = 5\nqueue = 2\n\
+         [[sites.locations]]\npath = \"/api/\"\nreturn = { status = 200, text = \"api\" }\n\
+         [[sites.locations.limits]]\nname = \"api\"\nkey = \"header.x-api-key\"\nrate = \"1/h\"\nstatus = 420\n\
+         tiers = { gold = \"1000/s\" }\n\
+         [[sites.locations]]\npath = \"/free/\"\nreturn = { status = 200, text = \"free\" }\n\
+         [[sites.locations.limits]]\nname = \"pages\"\nenabled = false\n\
+         [[sites.locations]]\npath = \"/tried/\"\nreturn = { status = 200, text = \"tried\" }\n\
+         [[sites.locations.limits]]\nname = \"pages\"\nrate = \"1/h\"\ndry_run = true\n",
+    );
+    let url = format!("http://{}/api/", apus.address());
+    let (steps, _) = home.expect(&["explain", "GET", &url, "--config", "apus.toml"], 0);
+    for step in [
+        "1 of 2 requests are left",
+        "limit pages by client",
+        "1 of 5 requests at once",
+        "limit at-once by host",
+        "0 of 1 requests are left",
+        "limit api by header.x-api-key",
+    ] {
+        assert!(steps.contains(step), "{step}\n{steps}");
+    }
+    let get = |path: &str, line: &str| {
+        let mut stream = apus.connect();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\n{line}Accept: application/json\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        Reply::read(stream)
+    };
+    assert_eq!(get("/api/", "").status, 200);
+    let refused = get("/api/", "");
+    assert_eq!(refused.status, 420);
+    let problem: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(problem["violated-policies"][0], "api");
+    // The site's limit holds in the location, too.
+    let refused = get("/api/", "X-Api-Key: gold\r\n");
+    assert_eq!(refused.status, 429);
+    for policy in ["\"pages\";q=2;w=3600", "retry-after: "] {
+        assert!(refused.head.contains(policy), "{}", refused.head);
+    }
+    let policies = |reply: &Reply| reply.head.matches("ratelimit-policy:").count();
+    for _ in 0..4 {
+        let free = get("/free/", "");
+        assert_eq!((free.status, policies(&free)), (200, 1));
+        let tried = get("/tried/", "");
+        assert_eq!((tried.status, policies(&tried)), (200, 1));
+    }
+    let limits = limits(&home);
+    let counts = limits.iter().find(|limit| limit["location"] == "/tried/");
+    let counts = counts.unwrap();
+    assert_eq!(
+        (&counts["allowed"], &counts["would_refuse"]),
+        (&1.into(), &3.into())
+    );
+    let (shown, _) = home.expect(&["status", "--socket", "control.sock"], 0);
+    let line = "limit site /tried/ pages by client: 1 allowed, 0 would delay, 3 would refuse";
+    assert!(shown.contains(line), "{shown}");
+    let (metrics, _) = home.expect(&["status", "--metrics", "--socket", "control.sock"], 0);
+    let sample =
+        "apus_limit_would_refuse_total{site=\"site\",location=\"/tried/\",limit=\"pages\"} 3";
+    assert!(metrics.contains(sample), "{metrics}");
+}
+
+#[test]
+fn requests_at_once_wait_for_a_place_and_are_refused_where_the_queue_is_full() {
+    let home = Home::new();
+    // A response that is not taken counts as long as its connection is open.
+    home.write("site/large", vec![b'x'; 32 << 20]);
+    let apus = serve(
+        &home,
+        "[[sites.limits]]\nname = \"downloads\"\nconcurrent = 1\nqueue = 1\nqueue_timeout = 600\n",
+    );
+    let begin = |path: &str| {
+        let mut stream = apus.connect();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let mut running = begin("/large");
+    running.read_exact(&mut [0; 1000]).unwrap();
+    // One of two waits, whichever comes first, and the other one is refused.
+    let (replies, received) = std::sync::mpsc::channel();
+    for _ in 0..2 {
+        let (stream, replies) = (begin("/"), replies.clone());
+        thread::spawn(move || replies.send(Reply::read(stream).status));
+    }
+    assert_eq!(received.recv().unwrap(), 503);
+    drop(running);
+    assert_eq!(received.recv().unwrap(), 200);
+    wait_until("all are counted", || {
+        let counts = &limits(&home)[0];
+        (&counts["allowed"], &counts["delayed"], &counts["refused"])
+            == (&2.into(), &1.into(), &1.into())
+    });
+}
