@@ -40,7 +40,7 @@ mod any_of;
 pub mod auth;
 mod catch_panic;
 mod client_certificate;
-#[cfg(any(feature = "password", feature = "rate-limit"))]
+#[cfg(any(feature = "auth", feature = "rate-limit"))]
 mod client_network;
 mod client_wait;
 #[cfg(feature = "rate-limit")]
