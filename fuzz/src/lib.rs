@@ -15,6 +15,7 @@ mod http1_client;
 mod http2;
 mod http2_connection;
 mod http3;
+mod networks;
 mod paths;
 mod php;
 mod proxy;
@@ -41,6 +42,7 @@ pub use http1_client::http1_client;
 pub use http2::hpack;
 pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use http3::{http3_connection, http3_frames, qpack};
+pub use networks::network_list;
 pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
@@ -78,6 +80,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hpack", hpack),
     ("htpasswd", htpasswd),
     ("multipart", multipart),
+    ("network_list", network_list),
     ("path_resolution", path_resolution),
     ("php_wire", php_wire),
     ("proxy_protocol", proxy_protocol),

@@ -246,6 +246,10 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     } else {
         peer.ip()
     };
+    if worker.is_refused(client) {
+        worker.counters.accepted.add(1);
+        return;
+    }
     let Some((mut slot, counted)) = admit(worker, client) else {
         return;
     };

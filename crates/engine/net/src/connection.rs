@@ -87,6 +87,9 @@ pub(crate) async fn establish<'a>(
                 return None;
             }
         }
+        if worker.is_refused(info.peer.ip()) {
+            return None;
+        }
         if let Some(client) = info.peer.ip()
             && info.peer != peer
             && !slot.count_client(client, worker.limits().connections_per_address)

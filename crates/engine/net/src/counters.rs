@@ -88,6 +88,8 @@ counters! {
     accepted,
     /// Connections closed at once because a limit was reached.
     refused,
+    /// Connections closed at once, or not answered over QUIC, because their client is banned.
+    banned,
     /// Idle connections closed to make room for new ones.
     evicted,
     /// Accepts that failed for a lack of descriptors or memory.

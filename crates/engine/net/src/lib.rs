@@ -65,6 +65,7 @@
 mod accept;
 mod account;
 mod alt_svc;
+mod client_filter;
 mod connection;
 mod connection_table;
 mod counters;
@@ -109,6 +110,7 @@ mod worker;
 pub use account::{AccountError, SystemAccount};
 #[cfg(feature = "http3")]
 pub use apus_quic::{CongestionControl, RetryMode};
+pub use client_filter::ClientFilter;
 pub use counters::{WorkerStatus, WorkerTotals};
 pub use development::{DEVELOPMENT_SOCKET, DevelopmentSocket, DevelopmentSocketTaken};
 pub use embedded::EmbeddedWorker;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use apus_http::{Network, ServiceFactory};
 
+use crate::client_filter::ClientFilter;
 use crate::http3_settings::{Http3Secret, Http3Settings};
 use crate::limits::Limits;
 use crate::tls::TlsSettings;
@@ -26,6 +27,8 @@ pub struct EnginePlan {
     /// From which the keys of HTTP/3 are derived; `None` is a random one. With the secret of an earlier process, connections
     /// of that process are reset (RFC 9000 section 10.3), and its tokens are accepted. A reload does not change it.
     pub http3_secret: Option<Http3Secret>,
+    /// Clients that may not connect; `None`: all may.
+    pub client_filter: Option<Arc<dyn ClientFilter>>,
 }
 
 impl EnginePlan {
@@ -37,6 +40,7 @@ impl EnginePlan {
             server_field: None,
             listeners,
             http3_secret: None,
+            client_filter: None,
         }
     }
 }

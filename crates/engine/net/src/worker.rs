@@ -1,6 +1,7 @@
 //! The state that the connections of a worker share.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
 use apus_transport::buffers::BufferPool;
 use apus_transport::{WorkerClock, deadline_from};
 
+use crate::client_filter::ClientFilter;
 use crate::connection_table::{ConnectionCount, ConnectionTable};
 use crate::counters::WorkerCounters;
 use crate::limits::Limits;
@@ -26,6 +28,7 @@ pub(crate) struct Worker {
     pub(crate) all: Arc<ConnectionCount>,
     limits: RefCell<Rc<Limits>>,
     server_field: RefCell<Option<Arc<str>>>,
+    client_filter: RefCell<Option<Arc<dyn ClientFilter>>>,
     stopping: Cell<bool>,
     index: u64,
     entered: Cell<u64>,
@@ -48,6 +51,7 @@ impl Worker {
             all,
             limits: RefCell::default(),
             server_field: RefCell::default(),
+            client_filter: RefCell::default(),
             stopping: Cell::new(false),
             index: index as u64,
             entered: Cell::new(entered),
@@ -59,6 +63,7 @@ impl Worker {
         self.limits.replace(Rc::new(plan.limits.clone()));
         TunnelLimits::set(&plan.limits, plan.workers);
         self.server_field.replace(plan.server_field.clone());
+        self.client_filter.replace(plan.client_filter.clone());
     }
 
     /// Makes connections end when no request is open.
@@ -70,6 +75,19 @@ impl Worker {
     /// The limits in force.
     pub(crate) fn limits(&self) -> Rc<Limits> {
         Rc::clone(&self.limits.borrow())
+    }
+
+    /// Whether a client may not connect. Counts it, if so.
+    pub(crate) fn is_refused(&self, client: Option<IpAddr>) -> bool {
+        let filter = self.client_filter.borrow();
+        let (Some(filter), Some(client)) = (&*filter, client) else {
+            return false;
+        };
+        let is_refused = filter.refuses(client);
+        if is_refused {
+            self.counters.banned.add(1);
+        }
+        is_refused
     }
 
     /// The value of `Server`.

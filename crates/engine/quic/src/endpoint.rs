@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -108,6 +108,13 @@ impl QuicEndpoint {
             .set_server_config(server.map(Arc::new));
         self.state.configuration.replace(configuration);
         Ok(())
+    }
+
+    /// Ignores packets with which these clients begin a connection: they get no response, and cost nothing else.
+    pub fn ignore_clients(&self, is_ignored: impl Fn(IpAddr) -> bool + 'static) {
+        self.state
+            .ignored_clients
+            .replace(Some(Box::new(is_ignored)));
     }
 
     /// The next connection whose handshake is complete, or that has early data; `None` when the endpoint stops

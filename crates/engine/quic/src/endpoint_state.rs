@@ -35,6 +35,8 @@ pub(crate) struct EndpointState {
     pub(crate) number: EndpointNumber,
     pub(crate) configuration: RefCell<Configuration>,
     pub(crate) is_stopping: Cell<bool>,
+    /// The clients that may not begin a connection.
+    pub(crate) ignored_clients: RefCell<Option<IsIgnored>>,
     pub(crate) half_open: HalfOpenConnections,
     memory: EndpointMemory,
     pub(crate) counters: Cell<QuicCounters>,
@@ -43,6 +45,9 @@ pub(crate) struct EndpointState {
     open: Cell<usize>,
     accepting: RefCell<AcceptQueue>,
 }
+
+/// Whether packets with which a client begins a connection are ignored.
+type IsIgnored = Box<dyn Fn(IpAddr) -> bool>;
 
 /// The settings of new connections.
 pub(crate) struct Configuration {
@@ -81,6 +86,7 @@ impl EndpointState {
             number,
             configuration: RefCell::new(Configuration::new(settings, None)),
             is_stopping: Cell::new(false),
+            ignored_clients: RefCell::default(),
             half_open: HalfOpenConnections::default(),
             counters: Cell::default(),
             connections: RefCell::default(),

@@ -87,6 +87,14 @@ impl<'a> PacketHandler<'a> {
 
     /// Accepts a new connection, or makes the client prove its address, or refuses it.
     fn admit(&mut self, incoming: IncomingConnection) {
+        let ignored = self.state.ignored_clients.borrow();
+        if ignored
+            .as_ref()
+            .is_some_and(|is_ignored| is_ignored(incoming.source().remote.ip()))
+        {
+            return self.state.count(|counters| counters.ignored += 1);
+        }
+        drop(ignored);
         let configuration = self.state.configuration.borrow();
         let settings = &configuration.settings;
         let half_open = &self.state.half_open;

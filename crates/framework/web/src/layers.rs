@@ -32,8 +32,9 @@ pub use apus_http::RequestId;
 pub use apus_layers::Etag;
 pub use apus_layers::{
     AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, CatchPanic, Cors,
-    CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Metrics, MetricsHandler, NetworkAccess,
-    Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
+    CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Maintenance, MaintenanceState,
+    MaintenanceSwitch, Metrics, MetricsHandler, NetworkAccess, Referers, RequestIds,
+    RequireClientCertificate, SecurityHeaders, Timeout,
 };
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::{ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit};

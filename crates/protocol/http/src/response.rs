@@ -22,6 +22,7 @@ pub struct Response {
     body: Body,
     is_coding_chosen: bool,
     is_of_panic: bool,
+    ends_connection: bool,
     cache: Option<CacheResult>,
     attachments: Option<Box<ResponseAttachments>>,
 }
@@ -106,6 +107,7 @@ impl Response {
             body,
             is_coding_chosen: false,
             is_of_panic: false,
+            ends_connection: false,
             cache: None,
             attachments: None,
         }
@@ -211,6 +213,16 @@ impl Response {
     /// Sets [`Response::is_of_panic`], so that the server counts the panic.
     pub fn set_of_panic(&mut self) {
         self.is_of_panic = true;
+    }
+
+    /// Whether the connection ends after this response, and the others that are under way over it.
+    pub fn ends_connection(&self) -> bool {
+        self.ends_connection
+    }
+
+    /// Sets [`Response::ends_connection`], for a client that is not served any more.
+    pub fn set_ends_connection(&mut self) {
+        self.ends_connection = true;
     }
 
     /// Hands the connection over to `tunnel` after this response is sent. The status must be 101, or 2xx

@@ -2,6 +2,8 @@
 //!
 //! # Modules
 //!
+//! - `bans`: which addresses are banned, by [`Bans`], which workers ask; `ban_book`: their list, which commands change and a restart keeps.
+//!   `banned_network`, `network_list`: networks, and lists of them as text.
 //! - `key_table`: a number for each key, in bounded memory that all workers share without locks.
 //! - `rate`: limits on rates, by GCRA.
 //! - `concurrency`: limits on what happens at once, with a queue.
@@ -9,14 +11,22 @@
 
 #![forbid(unsafe_code)]
 
+mod ban_book;
+mod banned_network;
+mod bans;
 mod concurrency;
 mod key_table;
 mod limit_state;
+mod network_list;
 mod rate;
 
+pub use ban_book::{BanBook, DamagedBans};
+pub use banned_network::BannedNetwork;
+pub use bans::{Ban, BanResult, BanSettings, Bans};
 pub use concurrency::{
     Claimant, Concurrency, ConcurrencyPlace, ConcurrencyTable, PlaceAttempt, WaitingPlace,
 };
 pub use key_table::{Key, KeyTable};
 pub use limit_state::{LimitCounters, LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates};
+pub use network_list::{NetworkList, NetworkListMistake};
 pub use rate::{Rate, RateDecision};

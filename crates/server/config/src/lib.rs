@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod date_time;
 mod description;
 mod diagnostics;
 mod environment;
@@ -65,7 +66,7 @@ pub use equivalents::equivalents;
 pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use plan::{
-    AccessLogPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot, GlobalPlan,
+    AccessLogPlan, BanPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot, GlobalPlan,
     HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan, PhpPlan, ProxyPlan,
     ServerPlan, SitePlan, UpstreamPlan,
 };

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use apus_access::LimitStates;
 use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
@@ -20,7 +21,8 @@ use apus_php::plan::WorkerPoolPlan;
 use apus_private_files::PrivateFiles;
 use apus_proxy::ProxySettings;
 use apus_sites::{
-    ForceHttps, Hsts, LocationPattern, LocationSettings, ReturnHandler, Rules, ServerName,
+    ForceHttps, Hsts, LocationPattern, LocationSettings, Maintenance, ReturnHandler, Rules,
+    ServerName,
 };
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
@@ -78,8 +80,27 @@ pub struct GlobalPlan {
     pub acme_storage: Option<SharedStorageAddress>,
     /// Whether the secrets of session tickets are in that folder, too.
     pub stores_tickets: bool,
+    /// Bans of clients.
+    pub bans: BanPlan,
+    /// The folder of what the server remembers over restarts; `None`: the default.
+    pub state_folder: Option<PathBuf>,
     /// The file of the secrets of TLS connections.
     pub tls_key_log: Option<PathBuf>,
+}
+
+/// Bans of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BanPlan {
+    /// Files with networks that are banned.
+    pub files: Vec<PathBuf>,
+    /// Networks that are never banned, proxies among them.
+    pub never: Vec<Network>,
+    /// The longest ban that repetition leads to.
+    pub longest: Duration,
+    /// After this time without a ban, earlier ones are forgotten.
+    pub forget_after: Duration,
+    /// The most bans, without those of the files.
+    pub most: usize,
 }
 
 /// The store of cached responses.
@@ -118,6 +139,8 @@ pub struct SitePlan {
     pub force_https: Option<ForceHttps>,
     /// Strict Transport Security.
     pub hsts: Option<Hsts>,
+    /// Maintenance, which may be off.
+    pub maintenance: Maintenance,
     /// Its access log.
     pub access_log: Option<AccessLogPlan>,
     /// The settings of compression.

@@ -110,6 +110,10 @@ fn site_changes(old: &SitePlan, new: &SitePlan) -> Vec<String> {
         "access log",
         written(&old.access_log) == written(&new.access_log),
     );
+    part(
+        "maintenance",
+        written(&old.maintenance) == written(&new.maintenance),
+    );
     part("handler", written(&old.handler) == written(&new.handler));
     part("settings", written(&old.settings) == written(&new.settings));
     details
@@ -153,6 +157,8 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         acme_folder,
         acme_storage,
         stores_tickets,
+        bans,
+        state_folder,
         tls_key_log,
         ..
     } = global;
@@ -224,6 +230,8 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         ("acme_folder", written(acme_folder)),
         ("acme_storage", written(acme_storage)),
         ("tls_tickets", written(stores_tickets)),
+        ("bans", written(bans)),
+        ("state_folder", written(state_folder)),
         ("tls_key_log", written(tls_key_log)),
     ]
 }

@@ -56,6 +56,33 @@ pub enum ControlRequest {
         /// The name.
         name: String,
     },
+    /// Lists the sites.
+    Sites,
+    /// Turns the maintenance of a site on or off. It holds over reloads and restarts.
+    Maintenance {
+        /// The name of the site.
+        site: String,
+        /// What holds from now on.
+        change: MaintenanceChange,
+    },
+    /// Lists the bans of clients.
+    BanList,
+    /// Bans an address or a network. The response is sent when that would survive a crash.
+    BanAdd {
+        /// The address or network.
+        network: String,
+        /// For how long; `None`: until it is removed.
+        seconds: Option<u64>,
+        /// Why.
+        reason: String,
+        /// Whether networks are banned that are never banned otherwise, such as loopback and proxies.
+        force: bool,
+    },
+    /// Ends the ban of an address or a network.
+    BanRemove {
+        /// The address or network, as it was banned.
+        network: String,
+    },
     /// Purges stored responses. The response is sent when the purge would survive a crash.
     CachePurge {
         /// Only of the site with this name.
@@ -91,6 +118,21 @@ impl fmt::Display for PurgeScope {
             Self::Tag(tag) => write!(f, "tag {}", tag.escape_debug()),
         }
     }
+}
+
+/// The maintenance of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaintenanceChange {
+    /// It is on.
+    On {
+        /// When it ends, in seconds since 1970; `None`: when it is turned off.
+        until: Option<u64>,
+    },
+    /// It is off.
+    Off,
+    /// It is as the configuration says.
+    Configured,
 }
 
 /// The administrative state of a node of an upstream group.

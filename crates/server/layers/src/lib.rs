@@ -3,7 +3,7 @@
 //! # The layers
 //!
 //! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `timeout`, `request_id`, `log`,
-//! `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
+//! `maintenance`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
 //! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT, signed URLs, and the secret of an application (`key`).
 //!
@@ -55,6 +55,7 @@ mod limit;
 #[cfg(feature = "rate-limit")]
 mod limit_key;
 mod log;
+mod maintenance;
 mod metrics;
 mod network_access;
 #[cfg(feature = "rate-limit")]
@@ -81,6 +82,7 @@ pub use limit::LimitHandle;
 #[cfg(feature = "rate-limit")]
 pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;
+pub use maintenance::{Maintenance, MaintenanceState, MaintenanceSwitch};
 pub use metrics::{Metrics, MetricsHandler};
 pub use network_access::NetworkAccess;
 #[cfg(feature = "rate-limit")]

@@ -80,6 +80,9 @@ pub fn explain(
     let named = PlanLoader::new(source.clone(), folder.clone(), Certificates::Named, None);
     let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(ExplainError::Load)?;
+    // Where only the server may read it, the site is explained as the configuration says.
+    let state = loader.state_folder(&loaded.config);
+    let _ = loader.maintenance().set_stored(&state);
     let listener = (url.listener(&loaded.plan.listeners)).map_err(ExplainError::Url)?;
     let trace = Trace::default();
     let request = request(question, &url, listener, &trace)?;

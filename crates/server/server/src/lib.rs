@@ -11,8 +11,9 @@
 //!   creates folders.
 //! - `explain`: the steps of a request, for `apus explain`. `local_ca`: local certificates (`--tls`). `folder_config`:
 //!   a folder without a file.
-//! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `warm`, `pool_status`: what commands
-//!   do through the control socket.
+//! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
+//!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `state_folder`: what is remembered
+//!   over restarts.
 //!
 //! # Decisions
 //!
@@ -34,6 +35,8 @@
 
 pub mod application_log;
 pub mod assemble;
+mod ban_control;
+mod ban_lists;
 mod browser;
 mod cache_admin;
 mod certificate_admin;
@@ -46,12 +49,15 @@ mod helper_protocol;
 mod limit_status;
 mod load;
 pub mod local_ca;
+mod maintenance;
 mod pool_status;
 mod privileges;
 mod run;
 mod serve_error;
 mod signals;
+mod site_admin;
 mod source;
+mod state_folder;
 mod upstream_admin;
 mod url;
 mod warm;
@@ -69,6 +75,7 @@ pub use certificate_report::CertificateReport;
 pub use explain::{ExplainError, ExplainRequest, Explanation, explain};
 pub use folder_config::{InvalidListen, ListenArgument};
 pub use load::{CheckedConfig, LoadError, ask_server_of, check};
+pub use maintenance::MaintenanceSwitches;
 pub use privileges::PrivilegesError;
 pub use run::{ServeOptions, serve};
 pub use serve_error::ServeError;

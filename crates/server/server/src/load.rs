@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use apus_access::LimitStates;
+use apus_access::{Bans, LimitStates};
 use apus_acme::{
     CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
     PendingChallenges, SharedStorage, TicketRotation,
@@ -33,7 +33,9 @@ use crate::certificate_report::{CertificateReport, reports};
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, IssuedCertificate, LoadedByRoot};
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
+use crate::maintenance::MaintenanceSwitches;
 use crate::source::ConfigSource;
+use crate::state_folder::StateFolder;
 use apus_access_log::AccessLogs;
 use apus_config::{self as config, ConfigFiles, Diagnostics, ListenerSpans, LogLevel};
 
@@ -65,6 +67,13 @@ pub(crate) struct PlanLoader {
     rule_counters: RuleCounters,
     /// What limits have counted, which a reload keeps.
     limits: LimitStates,
+    /// The maintenance of sites by command.
+    maintenance: MaintenanceSwitches,
+    /// The bans of clients, of a server that runs.
+    bans: Option<Arc<Bans>>,
+    /// The folder of what is remembered over restarts, if the configuration names none. It belongs to the user who started
+    /// the server.
+    state_folder: PathBuf,
     /// The folder of certificates that are ordered, if the configuration names none. It belongs to the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -141,6 +150,7 @@ impl PlanLoader {
         certificates: Certificates,
         workers: Option<NonZeroUsize>,
     ) -> Self {
+        let state_folder = StateFolder::default_of(source.path());
         Self {
             source,
             folder,
@@ -157,6 +167,9 @@ impl PlanLoader {
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
             limits: LimitStates::default(),
+            maintenance: MaintenanceSwitches::default(),
+            bans: None,
+            state_folder,
             acme_folder: CertificateStore::default_folder(),
         }
     }
@@ -249,6 +262,22 @@ impl PlanLoader {
     pub(crate) fn certificate_store(&self, config: &config::ServerPlan) -> CertificateStore {
         let named = config.global.acme_folder.as_ref();
         CertificateStore::in_folder(named.unwrap_or(&self.acme_folder))
+    }
+
+    /// The folder of what is remembered over restarts.
+    pub(crate) fn state_folder(&self, config: &config::ServerPlan) -> StateFolder {
+        let named = config.global.state_folder.as_ref();
+        StateFolder::new(named.unwrap_or(&self.state_folder))
+    }
+
+    /// The maintenance of sites by command.
+    pub(crate) fn maintenance(&self) -> &MaintenanceSwitches {
+        &self.maintenance
+    }
+
+    /// Uses these bans for all plans from now on.
+    pub(crate) fn use_bans(&mut self, bans: Arc<Bans>) {
+        self.bans = Some(bans);
     }
 
     /// Chooses the ports of a folder again, unless an address was named.
@@ -406,6 +435,8 @@ impl PlanLoader {
             on_demand: &self.on_demand,
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
+            maintenance: &self.maintenance,
+            bans: self.bans.as_ref(),
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -475,6 +506,8 @@ impl PlanLoader {
             on_demand: &self.on_demand,
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
+            maintenance: &self.maintenance,
+            bans: self.bans.as_ref(),
         };
         self.assemble(config, resources)
     }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apus_access::Bans;
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
-    NodeChange, PurgeScope, StartTime, socket_path,
+    MaintenanceChange, NodeChange, PurgeScope, StartTime, socket_path,
 };
 use apus_http::ResponseMemory;
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
@@ -26,6 +27,7 @@ use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
 use crate::application_log::ApplicationLog;
+use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
 use crate::cache_admin::{self, CachedHandler, PurgeError};
 use crate::core_dumps;
@@ -38,6 +40,7 @@ use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::serve_error::ServeError;
 use crate::signals::ServerSignals;
+use crate::site_admin;
 use crate::source::ConfigSource;
 use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
@@ -170,6 +173,7 @@ struct ControlThread {
     memory_return: Interval,
     return_memory: fn(),
     started: StartTime,
+    bans: BanControl,
     reloads: u64,
     last_failure: Option<String>,
     /// The user that the configuration named at the start, unless it has no effect here.
@@ -206,6 +210,7 @@ enum ServerEvent {
     CertificateIssued,
     CheckCredentials,
     ReturnMemory,
+    Bans(BanEvent),
     ControlRequest(ControlExchange),
 }
 
@@ -225,6 +230,8 @@ impl ControlThread {
                 .clone()
                 .map(|helper| Arc::new(move |path: &Path| helper.open_log(path)) as OpenFile),
         );
+        let (bans, made) = Bans::new();
+        loader.use_bans(Arc::clone(&bans));
         let LoadedPlan {
             mut plan,
             groups,
@@ -271,6 +278,12 @@ impl ControlThread {
         let tickets = loader.ticket_rotation(&config);
         // The first handshake needs them.
         loader.apply_on_demand(&config);
+        loader.maintenance().restore(&loader.state_folder(&config));
+        let bans = BanControl::start(
+            (bans, made),
+            &config.global.bans,
+            loader.state_folder(&config),
+        );
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
@@ -336,6 +349,7 @@ impl ControlThread {
             memory_return: interval(MEMORY_RETURN_INTERVAL),
             return_memory: options.return_memory,
             started: StartTime::now(),
+            bans,
             reloads: 0,
             last_failure: None,
             account: can_have_user.then_some(account),
@@ -355,6 +369,7 @@ impl ControlThread {
                 ServerEvent::CertificateIssued => self.use_certificates(),
                 ServerEvent::CheckCredentials => self.check_credentials(),
                 ServerEvent::ReturnMemory => (self.return_memory)(),
+                ServerEvent::Bans(event) => self.bans.handle(event).await,
                 ServerEvent::Reload => {
                     let _ = self.reload().await;
                 }
@@ -371,6 +386,25 @@ impl ControlThread {
                             self.purge(site.as_deref(), what, *soft).await
                         }
                         ControlRequest::RenewCertificate { name } => self.renew_certificate(name),
+                        ControlRequest::BanList => ControlResponse::Done(self.bans.list()),
+                        ControlRequest::BanAdd {
+                            network,
+                            seconds,
+                            reason,
+                            force,
+                        } => {
+                            let time = seconds.map(Duration::from_secs);
+                            respond(self.bans.add(network, time, (reason, *force)).await)
+                        }
+                        ControlRequest::BanRemove { network } => {
+                            respond(self.bans.remove(network).await)
+                        }
+                        ControlRequest::Sites => ControlResponse::Done(json!({
+                            "sites": site_admin::list(&self.loaded.config, self.loader.maintenance()),
+                        })),
+                        ControlRequest::Maintenance { site, change } => {
+                            self.change_maintenance(site, *change)
+                        }
                         ControlRequest::Stop => {
                             stop_requests.push(exchange);
                             break;
@@ -398,6 +432,32 @@ impl ControlThread {
                 message: error.to_string(),
                 details: Value::Null,
             },
+        }
+    }
+
+    fn change_maintenance(&self, site: &str, change: MaintenanceChange) -> ControlResponse {
+        let failed = |message| ControlResponse::Failed {
+            message,
+            details: Value::Null,
+        };
+        let config = &self.loaded.config;
+        if let Some(message) = site_admin::unknown(config, site) {
+            return failed(message);
+        }
+        let switches = self.loader.maintenance();
+        let stored = switches.set(site, change, &self.loader.state_folder(config));
+        info!(
+            site,
+            ?change,
+            "set the maintenance of a site by the control socket"
+        );
+        match stored {
+            Ok(()) => ControlResponse::Done(json!({
+                "sites": site_admin::list(config, switches),
+            })),
+            Err(error) => failed(format!(
+                "the site is changed, but a restart will forget it: cannot write to the state folder: {error}"
+            )),
         }
     }
 
@@ -453,6 +513,7 @@ impl ControlThread {
             Some(()) = self.issued.recv() => ServerEvent::CertificateIssued,
             _ = self.credential_check.tick() => ServerEvent::CheckCredentials,
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
+            event = self.bans.next() => ServerEvent::Bans(event),
         }
     }
 
@@ -607,6 +668,10 @@ impl ControlThread {
         if folder_has_changed {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }
+        self.bans.configure(
+            &loaded.config.global.bans,
+            self.loader.state_folder(&loaded.config),
+        );
         self.loader.apply_on_demand(&loaded.config);
         self.certificates
             .apply(managed_certificates(&loaded.config).cloned().collect());
@@ -690,6 +755,11 @@ impl ControlThread {
                     | ControlRequest::Reload
                     | ControlRequest::Upstream { .. }
                     | ControlRequest::RenewCertificate { .. }
+                    | ControlRequest::Sites
+                    | ControlRequest::BanList
+                    | ControlRequest::BanAdd { .. }
+                    | ControlRequest::BanRemove { .. }
+                    | ControlRequest::Maintenance { .. }
                     | ControlRequest::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
@@ -703,6 +773,7 @@ impl ControlThread {
             () = self.loader.pools().retain(&[]) => {}
             () = self.signals.stop.next() => {}
         }
+        self.bans.finish().await;
         self.close_cache().await;
         self.log_writer.finish().await;
         let mut sites = self.loaded.config.sites.iter();
@@ -757,8 +828,24 @@ impl ControlThread {
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
             ("rules", self.loader.rules_status(&self.loaded.config)),
+            ("bans", self.bans.status()),
+            (
+                "maintenance",
+                site_admin::in_maintenance(&self.loaded.config, self.loader.maintenance()),
+            ),
         ];
         apus_control::status(&source, self.started, &self.engine, own)
+    }
+}
+
+/// The response to a command that failed in words for the operator, or has details.
+fn respond(result: Result<Value, String>) -> ControlResponse {
+    match result {
+        Ok(details) => ControlResponse::Done(details),
+        Err(message) => ControlResponse::Failed {
+            message,
+            details: Value::Null,
+        },
     }
 }
 

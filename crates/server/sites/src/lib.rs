@@ -7,6 +7,7 @@
 //! 2. `serve` calls the other steps in this order, and `serve::route` is what is known of the request until its response
 //!    is complete. `serve::locate` redirects clear text to `https`, applies the rules (`rules`, `serve::rules`), applies the rewrites (`rewrite`), and selects the
 //!    location (`location`), in the order of nginx; a rewrite or `try_files` may begin this step again.
+//!    During maintenance, `serve::maintenance` responds before that.
 //! 3. `template` and `variable` expand `$variable` in targets, fields and paths. (`${NAME}` of the environment is
 //!    expanded in the file by apus-config.)
 //! 4. `serve::layers` passes the request through the layers of the location.
@@ -58,11 +59,13 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use apus_access::Bans;
 use apus_http::{
-    Request, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies,
+    Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
+    TrustedProxies,
 };
 
-pub use apus_layers::{ForceHttps, Hsts};
+pub use apus_layers::{ForceHttps, Hsts, Maintenance, MaintenanceState, MaintenanceSwitch};
 pub use apus_patterns::{InvalidServerName, ServerName};
 pub use fields::{FieldChange, InvalidChange};
 pub use location::{InvalidLocationPattern, LocationPattern};
@@ -89,6 +92,7 @@ pub struct Sites {
     sites: Arc<Vec<Site>>,
     names: Arc<ServerNames>,
     trusted_proxies: Arc<TrustedProxies>,
+    bans: Option<Arc<Bans>>,
     fallback: Option<usize>,
     /// Equal for clones, and unique otherwise: listeners that share their sites share the services
     /// of a worker too.
@@ -108,6 +112,7 @@ impl Sites {
             sites: Arc::default(),
             names: Arc::default(),
             trusted_proxies: Arc::default(),
+            bans: None,
             fallback: None,
             identity: fresh_identity(),
         }
@@ -137,6 +142,14 @@ impl Sites {
     #[must_use]
     pub fn trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
         self.trusted_proxies = Arc::new(trusted);
+        self.identity = fresh_identity();
+        self
+    }
+
+    /// Responds with 403 to banned clients, and ends their connections. The client behind a trusted proxy counts.
+    #[must_use]
+    pub fn bans(mut self, bans: Arc<Bans>) -> Self {
+        self.bans = Some(bans);
         self.identity = fresh_identity();
         self
     }
@@ -197,6 +210,7 @@ impl ServiceFactory for Sites {
         }
         let service = Rc::new(SitesService {
             trusted_proxies: Arc::clone(&self.trusted_proxies),
+            bans: self.bans.clone(),
             names: self.names.clone(),
             sites: self.sites.iter().map(SiteService::new).collect(),
             fallback: self.fallback.unwrap_or(0),
@@ -214,8 +228,24 @@ impl ServiceFactory for Sites {
     }
 }
 
+/// The response to a banned client, which is in no access log.
+#[cold]
+fn refuse_banned(request: &Request, bans: &Bans) -> Response {
+    trace::note(request, || {
+        Step::new(StepKind::Site, "none", "the client is banned")
+    });
+    bans.count_refused_request();
+    let mut response = error_page(request, StatusCode::FORBIDDEN);
+    // The connection of a proxy has other clients, too.
+    if !request.is_forwarded() {
+        response.set_ends_connection();
+    }
+    response
+}
+
 struct SitesService {
     trusted_proxies: Arc<TrustedProxies>,
+    bans: Option<Arc<Bans>>,
     names: Arc<ServerNames>,
     sites: Box<[SiteService]>,
     fallback: usize,
@@ -224,6 +254,13 @@ struct SitesService {
 impl Service for SitesService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         self.trusted_proxies.establish(&mut request);
+        // A client behind a proxy, or one that was banned after it connected.
+        if let Some(bans) = &self.bans
+            && bans.has_any()
+            && request.client().ip.is_some_and(|ip| bans.is_banned(ip))
+        {
+            return refuse_banned(&request, bans).into();
+        }
         if let [only] = &*self.sites
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()

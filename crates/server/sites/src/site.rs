@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::settings::LocationSettings;
 use apus_compress::Compression;
 use apus_files::Files;
-use apus_layers::Hsts;
+use apus_layers::{Hsts, Maintenance};
 use apus_patterns::ServerName;
 
 /// A virtual host: its names, its locations, and the settings for all of them.
@@ -24,6 +24,7 @@ pub struct Site {
     pub(super) locations: Vec<Location>,
     pub(super) settings: LocationSettings,
     pub(super) force_https: Option<ForceHttps>,
+    pub(super) maintenance: Option<Maintenance>,
     pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -61,6 +62,7 @@ impl Site {
             locations: Vec::new(),
             settings: LocationSettings::new(),
             force_https: None,
+            maintenance: None,
             hsts: None,
             compression: None,
             observer: None,
@@ -100,6 +102,13 @@ impl Site {
     #[must_use]
     pub fn force_https(mut self, force: ForceHttps) -> Self {
         self.force_https = Some(force);
+        self
+    }
+
+    /// Responds with 503 to all requests during maintenance.
+    #[must_use]
+    pub fn maintenance(mut self, maintenance: Maintenance) -> Self {
+        self.maintenance = Some(maintenance);
         self
     }
 

@@ -12,6 +12,7 @@ use apus_files::VariantStore;
 use apus_net::EnginePlan;
 use apus_php::WorkerPools;
 use apus_private_files::register;
+use apus_server::MaintenanceSwitches;
 use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
@@ -95,6 +96,8 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
     };
     let pools = WorkerPools::new();
     let resources = ProcessResources {
+        maintenance: &MaintenanceSwitches::default(),
+        bans: None,
         logs: &background::access_logs()?,
         variants: &Arc::new(VariantStore::new(plan.global.static_cache_bytes)),
         origins: OriginServices::Live {

@@ -253,6 +253,7 @@ impl ServerSettings {
                 server_field: self.server_field,
                 listeners,
                 http3_secret: None,
+                client_filter: None,
             },
             workers,
             routes,

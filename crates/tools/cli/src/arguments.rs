@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use apus_bench::parse_duration;
 use apus_server::ListenArgument;
@@ -14,6 +14,7 @@ use clap_complete::Shell;
 use crate::bench::BenchArguments;
 use crate::field_argument::field;
 use crate::new::{FrameworkArguments, ProjectName, ProjectPart};
+use crate::time_argument::{parse_moment, parse_time};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -119,6 +120,12 @@ Examples:
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
     Upstream(UpstreamArguments),
+    /// List the sites of the running server, or turn their maintenance on and off
+    #[command(subcommand)]
+    Site(SiteCommand),
+    /// List, add and remove bans of clients
+    #[command(subcommand)]
+    Ban(BanCommand),
     /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -482,6 +489,115 @@ pub(crate) enum NodeCommand {
     Drain,
     /// The node gets no requests
     Down,
+}
+
+/// The subcommands of `apus site`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SiteCommand {
+    /// Show the sites of the running server, and which are in maintenance
+    List {
+        #[command(flatten)]
+        running: RunningServer,
+        /// The same as the argument, as for the other commands
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["source", "socket"])]
+        config: Option<PathBuf>,
+    },
+    /// Turn the maintenance of a site on or off, without a reload
+    ///
+    /// During maintenance, requests get 503 with Retry-After, except from the networks of `maintenance.allow` of the site. The command takes
+    /// precedence over the configuration, over reloads and restarts too, until it is given `config`.
+    #[command(after_long_help = "\
+Examples:
+  apus site maintenance shop.example on
+  apus site maintenance shop.example on --until 2h
+  apus site maintenance shop.example on --until 2026-12-01T06:00:00Z
+  apus site maintenance shop.example off
+  apus site maintenance shop.example config      as the configuration says")]
+    Maintenance(MaintenanceArguments),
+}
+
+/// Arguments of `apus site maintenance`.
+#[derive(Debug, Args)]
+pub(crate) struct MaintenanceArguments {
+    /// The name of the site, as `apus site list` shows it
+    pub(crate) name: String,
+    /// What holds from now on
+    pub(crate) change: MaintenanceArgument,
+    /// When it ends: a time from now such as 30m or 2h, or a date and time
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) until: Option<SystemTime>,
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `apus site maintenance` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MaintenanceArgument {
+    /// The site is in maintenance
+    On,
+    /// It is not
+    Off,
+    /// It is, if the configuration says so
+    Config,
+}
+
+/// The subcommands of `apus ban`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BanCommand {
+    /// Show which clients are banned, until when and why, and the lists of networks
+    List {
+        #[command(flatten)]
+        running: RunningServer,
+        /// The same as the argument, as for the other commands
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["source", "socket"])]
+        config: Option<PathBuf>,
+    },
+    /// Ban an address or a network
+    ///
+    /// New connections of its clients are closed at once, before TLS, and open ones end at their next request. Returns when the ban would survive
+    /// a crash. An address of IPv6 stands for its network of 64 bits; ADDRESS/128 is one address.
+    #[command(after_long_help = "\
+Examples:
+  apus ban add 203.0.113.9 --for 1h --reason 'guesses passwords'
+  apus ban add 198.51.100.0/24
+  apus ban add 2001:db8::/48 --for 7d")]
+    Add {
+        /// The address, or the network such as 10.0.0.0/8
+        network: String,
+        /// For how long, such as 30m, 1h or 7d [default: until it is removed]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+        time: Option<Duration>,
+        /// Why, for the list and the log
+        #[arg(long, default_value = "by command")]
+        reason: String,
+        /// Ban networks that are never banned otherwise: loopback and proxies
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// End the ban of an address or a network
+    Remove {
+        /// The address or network, as `apus ban list` shows it
+        network: String,
+        #[command(flatten)]
+        server: BanServer,
+    },
+}
+
+/// The server, and the form of the output.
+#[derive(Debug, Args)]
+pub(crate) struct BanServer {
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Work on the cache.

@@ -4,7 +4,7 @@
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
 //! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`: what is printed.
-//! `certificate_commands`: `apus cert`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
+//! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
 //!
@@ -25,6 +25,7 @@
 #[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
 mod allocator;
 mod arguments;
+mod ban_commands;
 mod bench;
 mod bench_compare;
 mod certificate_commands;
@@ -41,6 +42,9 @@ mod project_database;
 mod project_jobs;
 mod project_program;
 mod sign_url;
+mod site_commands;
+mod site_list;
+mod time_argument;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -140,6 +144,8 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
             }
         }
         CliCommand::Upstream(arguments) => run_upstream(arguments),
+        CliCommand::Site(command) => site_commands::run(command),
+        CliCommand::Ban(command) => ban_commands::run(command),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
         CliCommand::Cert(command) => certificate_commands::run(command),

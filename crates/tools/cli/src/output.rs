@@ -7,6 +7,7 @@ use apus_server::{Explanation, control};
 use serde_json::Value;
 
 use crate::metrics::names;
+use crate::site_list;
 
 /// Prints to standard output. Ignores errors: a reader such as `head` may have closed it.
 pub(crate) fn print(text: &[u8]) {
@@ -62,6 +63,8 @@ pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> Stri
             text
         }
         control::ControlRequest::Stop => "stopped\n".to_owned(),
+        control::ControlRequest::Sites => site_list::list(value),
+        control::ControlRequest::Maintenance { site, .. } => changed_site(value, site),
         control::ControlRequest::Upstream { .. } => "changed\n".to_owned(),
         control::ControlRequest::CachePurge { soft, .. } => purged(value, *soft),
         control::ControlRequest::RenewCertificate { .. } => {
@@ -105,6 +108,15 @@ pub(crate) fn rules(value: &Value) -> String {
         );
     }
     out
+}
+
+/// What a site is after a change.
+fn changed_site(value: &Value, name: &str) -> String {
+    let sites = value.get("sites").and_then(Value::as_array);
+    let mut sites = sites.into_iter().flatten();
+    let site = sites.find(|site| site.get("name").and_then(Value::as_str) == Some(name));
+    let state = site.map(site_list::state).unwrap_or_default();
+    format!("{name}: {state}\n")
 }
 
 /// What a purge did.
@@ -164,6 +176,26 @@ fn status(value: &Value) -> String {
     }
     for address in list("listening").filter_map(Value::as_str) {
         line("listening", address);
+    }
+    for site in list("maintenance") {
+        let name = site.get("name").and_then(Value::as_str).unwrap_or_default();
+        line("site", &format!("{name}: {}", site_list::state(site)));
+    }
+    if let Some(bans) = value.get("bans") {
+        let count = |name| number(bans, name);
+        let (own, listed) = (count("bans"), count("networks_of_lists"));
+        if own + listed + count("refused_requests") > 0 {
+            line(
+                "bans",
+                &format!(
+                    "{own}, and {listed} networks of lists; {} requests refused",
+                    count("refused_requests")
+                ),
+            );
+        }
+        if let Some(fault) = bans.get("fault").and_then(Value::as_str) {
+            line("bans", &format!("not stored: {fault}"));
+        }
     }
     for log in list("access_logs") {
         let path = log.get("path").and_then(Value::as_str).unwrap_or_default();
@@ -525,7 +557,7 @@ fn push_group(out: &mut String, group: &Value) {
     }
 }
 
-fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
     match (days, hours, minutes) {

@@ -167,7 +167,7 @@ impl Http1Connection<'_> {
             self.closes_first = true;
             self.codec.close();
         }
-        if self.is_at_last_request() {
+        if self.is_at_last_request() || response.ends_connection() {
             self.codec.close();
         }
         response.remove_internal_of_origin();

@@ -259,8 +259,9 @@ impl<'a> Http2Connection<'a> {
     /// Begins a graceful shutdown when the server, the listener or the limit of requests requires it.
     fn shut_down_if_requested(&mut self) {
         let limit = self.streams.limits.h2_requests_per_connection;
-        let is_requested =
-            self.is_shutdown_requested() || limit > 0 && self.streams.requests >= limit;
+        let is_requested = self.is_shutdown_requested()
+            || self.streams.is_ended_by_response
+            || limit > 0 && self.streams.requests >= limit;
         if !self.ending && is_requested {
             self.shut_down();
         }

@@ -61,6 +61,8 @@ impl Http3Endpoint {
         (settings, tls): (&Http3Settings, Arc<TlsSettings>),
     ) -> io::Result<Self> {
         let (quic, task) = QuicEndpoint::new(socket, settings.quic(&worker.limits()), Some(tls))?;
+        let filter = Rc::clone(worker);
+        quic.ignore_clients(move |client| filter.is_refused(Some(client)));
         let listener = Rc::new(EndpointListener {
             listener: Rc::clone(listener),
             is_without_http3: Cell::new(false),

@@ -165,8 +165,9 @@ impl<'a> Http3Connection<'a> {
     /// Begins a graceful shutdown when the server, the listener or the limit of requests requires it.
     fn shut_down_if_requested(&mut self) {
         let limit = self.streams.limits.h2_requests_per_connection;
-        let is_requested =
-            self.is_shutdown_requested() || limit > 0 && self.streams.requests >= limit;
+        let is_requested = self.is_shutdown_requested()
+            || self.streams.is_ended_by_response
+            || limit > 0 && self.streams.requests >= limit;
         if is_requested {
             self.shut_down();
         }

@@ -60,6 +60,8 @@ pub(crate) struct RequestStreams<'a, P: StreamProtocol> {
     pub(crate) arrived: Instant,
     /// The requests so far.
     pub(crate) requests: u64,
+    /// Whether a response demands that the connection ends.
+    pub(crate) is_ended_by_response: bool,
     /// The bytes of bodies that were sent so far.
     sent: u64,
     /// What services have not read of the bodies of requests.
@@ -93,6 +95,7 @@ impl<'a, P: StreamProtocol> RequestStreams<'a, P> {
             examine_at: NEVER,
             arrived: Instant::now(),
             requests: 0,
+            is_ended_by_response: false,
             sent: 0,
             unread: UnreadBytes::default(),
             budget: PollBudget::default(),

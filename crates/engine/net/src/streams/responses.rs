@@ -92,6 +92,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             return;
         };
         response.remove_internal_of_origin();
+        self.is_ended_by_response |= response.ends_connection();
         if response.is_of_panic() {
             self.worker.counters.panics.add(1);
         }

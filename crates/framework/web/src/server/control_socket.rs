@@ -56,6 +56,11 @@ impl ApplicationSocket {
             }
             ControlRequest::Stop
             | ControlRequest::Upstream { .. }
+            | ControlRequest::Sites
+            | ControlRequest::BanList
+            | ControlRequest::BanAdd { .. }
+            | ControlRequest::BanRemove { .. }
+            | ControlRequest::Maintenance { .. }
             | ControlRequest::CachePurge { .. } => {
                 failed("an application does not support this command")
             }

@@ -16,9 +16,9 @@ use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
 use apus::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
-    AnyOf, BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, NetworkAccess,
-    RateLimit, Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
-    TrustedProxies,
+    AnyOf, BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, Maintenance,
+    NetworkAccess, RateLimit, Referers, RequestIds, RequireClientCertificate, SecurityHeaders,
+    Timeout, TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -195,6 +195,8 @@ impl Bench {
         upstreams.apply(assemble::groups(&plan).unwrap());
         let (pools, cache) = (WorkerPools::new(), Cache::new(StoreSettings::default()));
         let resources = ProcessResources {
+            maintenance: &apus_server::MaintenanceSwitches::default(),
+            bans: None,
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::Live {
@@ -589,6 +591,11 @@ fn rows() -> Vec<Row> {
                     .join("\n")
             }
         ),
+        layer!("maintenance", |bench| Maintenance::new(), |client| {
+            let response = client.get("/").send();
+            let wait = response.header("retry-after");
+            format!("{} {wait:?}", response.status())
+        }),
         Row {
             block: "client address behind proxies",
             around: &["headers.set = { x-client = \"$remote_addr\" }"],

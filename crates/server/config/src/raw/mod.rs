@@ -12,6 +12,7 @@ pub(super) mod workers;
 use serde_json::json;
 use toml::de::DeValue;
 
+use super::date_time::DateTime;
 use super::description::TypeDescription;
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys, shown};
@@ -176,6 +177,8 @@ keys! {
         rules: List<Rule> = List::default(),
         /// Chains of rules, by name, to which the rules of `[global]` jump.
         chains: Map<Text, List<Rule>> = Map::default(),
+        /// Bans of clients: by lists, by rules and limits, and by `apus ban`.
+        bans: Bans,
         /// Compression.
         compress: Compress,
         /// The store of cached responses.
@@ -231,6 +234,10 @@ keys! {
         /// and use the certificates. `"redis://127.0.0.1/"`, `"rediss://user:password@host:6380/1"` (TLS) or
         /// `"redis+unix:///run/redis.sock"` for Redis; `"postgres://user:password@host/database?sslmode=verify-full"` for PostgreSQL.
         acme_storage: StorageAddress,
+        /// The folder of what the server remembers over restarts: bans, and which sites are in maintenance by command. Servers that run at the same time need
+        /// different ones. By default it is a folder below `/var/lib/apus/state` for a server that is started as root, else below `apus/state` in the data
+        /// folder of the user, which depends on the path of the configuration.
+        state_folder: FilePath,
         /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
         /// all machines that share `acme_folder` or `acme_storage`.
         tls_tickets: TicketStorage = TicketStorage::Memory,
@@ -238,6 +245,24 @@ keys! {
         /// Wireshark can decrypt what it records. Whoever reads the file can decrypt the traffic: it is for debugging. It is
         /// opened at the start and at each reload. The server does not read the environment variable `SSLKEYLOGFILE`.
         tls_key_log: FilePath,
+    }
+}
+
+keys! {
+    /// Bans of clients. A banned client gets no connection; behind `trusted_proxies`, it gets 403.
+    pub(super) struct Bans {
+        /// Files with networks that are banned: in each line an address or a network such as `10.0.0.0/8`. What follows `#` or `;` is
+        /// a comment. A file that changes is read again within seconds, without a reload; one with lines that are not valid is not used.
+        files: OneOrMore<FilePath> = OneOrMore::default(),
+        /// Networks that no list, no rule and no limit bans, beside `trusted_proxies` and `proxy_protocol_from`. `apus ban add`
+        /// needs `--force` for them. By default `127.0.0.0/8` and `::1`; an empty list is none.
+        never: OneOrMore<NetworkText> = OneOrMore::default(),
+        /// The longest ban of a client, in seconds. Each ban is twice as long as the one before.
+        longest: Seconds<1, YEAR> = Seconds::new(7 * 86_400),
+        /// After this time without a ban, a client begins anew, in seconds.
+        forget_after: Seconds<0, YEAR> = Seconds::new(86_400),
+        /// The most bans, without those of `files`. Past it, the bans that end first give way.
+        max: Int<1, 10_000_000> = Int(65_536),
     }
 }
 
@@ -431,6 +456,9 @@ keys! {
         force_https: bool = false,
         /// HTTP Strict Transport Security, sent over TLS.
         hsts: Hsts,
+        /// Whether the site is in maintenance: requests get 503 with `Retry-After`, except for challenges of ACME. `apus site
+        /// maintenance` turns it on and off without a reload.
+        maintenance: Switch<Maintenance>,
         /// Settings for a kind of site, which the site's own keys override: `static`; `spa`, where
         /// paths without a file get `/index.html`; and for PHP, with `php_fastcgi`, `wordpress`,
         /// `typecho` and `laravel`: pretty URLs, protected paths, upload folders in which no script
@@ -728,6 +756,21 @@ keys! {
         include_subdomains: bool = false,
         /// Whether browsers may add the name to their preload list.
         preload: bool = false,
+    }
+}
+
+keys! {
+    /// Maintenance of a site.
+    pub(super) struct Maintenance {
+        /// Whether there is maintenance now. With `false`, the other keys are for `apus site maintenance`.
+        on: bool = true,
+        /// When it ends. `Retry-After` is the time until then; by default it is 300 seconds.
+        until: DateTime,
+        /// Networks (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`) whose clients pass, such as the operators.
+        allow: OneOrMore<NetworkText> = OneOrMore::default(),
+        /// The path of a page for the others. By default it is the error page of the site for 503. What the page refers to, such
+        /// as images, gets 503, too.
+        page: SitePath,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod acme;
+mod bans;
 mod cache;
 mod conditions;
 mod http3;
@@ -21,19 +22,21 @@ mod upstream;
 
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
+use std::time::SystemTime;
 
 use apus_compress::Compression;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
 use apus_private_files::PrivateFiles;
-use apus_sites::{ForceHttps, Hsts, Rules};
+use apus_sites::{ForceHttps, Hsts, Maintenance, MaintenanceState, Rules};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
-    AccessLogPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan, SitePlan, UpstreamPlan,
+    AccessLogPlan, BanPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan, SitePlan,
+    UpstreamPlan,
 };
 use super::raw;
 use super::source::{Setting, SourceSpan};
@@ -85,7 +88,8 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     if let Some(control) = &raw_global.control_socket {
         listen::check_control_socket(control, &file.sites.0, reader);
     }
-    let mut global = global(raw_global, cache.unwrap_or_default(), reader);
+    let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
+    let mut global = global(raw_global, (cache.unwrap_or_default(), bans), reader);
     for name in request_id_fields(&file.sites.0) {
         global.trusted_proxies = global.trusted_proxies.request_id(name);
     }
@@ -161,7 +165,11 @@ struct GlobalDefaults {
     rules: Option<Rules>,
 }
 
-fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>) -> GlobalPlan {
+fn global(
+    raw: raw::Global,
+    (cache, bans): (CacheStorePlan, BanPlan),
+    reader: &mut ConfigReader<'_>,
+) -> GlobalPlan {
     if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
         reader.report(
             Finding::error(
@@ -229,6 +237,8 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
         acme_folder: raw.acme_folder.map(|path| path.value.0),
         acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
+        bans,
+        state_folder: raw.state_folder.map(|path| path.value.0),
         tls_key_log: raw.tls_key_log.map(|path| path.value.0),
     }
 }
@@ -441,6 +451,7 @@ fn site(
             include_subdomains: *hsts.include_subdomains,
             preload: *hsts.preload,
         }),
+        maintenance: maintenance(raw.maintenance.as_ref(), reader),
         access_log,
         listeners,
         compression: Compression {
@@ -464,6 +475,38 @@ fn site(
         spans,
         upstreams: groups.into_plans(),
     })
+}
+
+/// The maintenance of a site. Without the key, it is off, until a command turns it on.
+fn maintenance(
+    raw: Option<&Setting<Switch<raw::Maintenance>>>,
+    reader: &mut ConfigReader<'_>,
+) -> Maintenance {
+    let Some(keys) = raw.and_then(|raw| raw.table(&raw.span, reader)) else {
+        return Maintenance::new().state(MaintenanceState::Off);
+    };
+    if let Some(until) = &keys.until
+        && until.0 <= SystemTime::now()
+        && *keys.on
+    {
+        reader.report(Finding::warning(
+            &until.span,
+            "the maintenance is over",
+            "this moment has passed",
+        ));
+    }
+    let state = match (*keys.on, keys.until) {
+        (false, _) => MaintenanceState::Off,
+        (true, None) => MaintenanceState::On,
+        (true, Some(until)) => MaintenanceState::Until(until.value.0),
+    };
+    let maintenance = Maintenance::new()
+        .state(state)
+        .allow(keys.allow.0.iter().map(|network| network.value.0));
+    match &keys.page {
+        Some(page) => maintenance.page(&page.0),
+        None => maintenance,
+    }
 }
 
 /// The places of a site's table and of its names.

@@ -5,19 +5,22 @@ mod origins;
 mod sni_check;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use apus_access::Bans;
 use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
 use apus_net::tls::{
     ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
 };
-use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
+use apus_net::{ClientFilter, Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
 use apus_sites::{Location, LocationPattern, RuleCounters, Site, Sites};
 use apus_transport::tls::Certificate;
 
+use crate::maintenance::MaintenanceSwitches;
 use apus_access_log::AccessLogs;
 use apus_config as config;
 pub use origins::{OriginServices, groups};
@@ -43,6 +46,10 @@ pub struct ProcessResources<'a> {
     pub tickets: &'a Arc<TicketSecrets>,
     /// How often rules applied.
     pub rule_counters: &'a RuleCounters,
+    /// The maintenance of sites by command.
+    pub maintenance: &'a MaintenanceSwitches,
+    /// The bans of clients; `None`: no client is banned.
+    pub bans: Option<&'a Arc<Bans>>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -76,7 +83,7 @@ pub fn assemble(
         .collect::<io::Result<Vec<_>>>()?;
     let groups = shared
         .iter()
-        .map(|members| group(plan, members, &sites))
+        .map(|members| group(plan, members, &sites, resources.bans))
         .collect::<io::Result<Vec<_>>>()?;
     let orders_certificates = plan
         .sites
@@ -138,6 +145,10 @@ pub fn assemble(
         server_field: plan.global.server_header.then(|| "Apus".into()),
         listeners,
         http3_secret: None,
+        client_filter: context
+            .resources
+            .bans
+            .map(|bans| Arc::new(BannedClients(Arc::clone(bans))) as Arc<dyn ClientFilter>),
     })
 }
 
@@ -240,8 +251,16 @@ fn by_name(site: &TlsSite) -> Vec<TlsSite> {
 }
 
 /// The service of the sites on one address.
-fn group(plan: &config::ServerPlan, members: &[usize], sites: &[Site]) -> io::Result<Sites> {
+fn group(
+    plan: &config::ServerPlan,
+    members: &[usize],
+    sites: &[Site],
+    bans: Option<&Arc<Bans>>,
+) -> io::Result<Sites> {
     let mut group = Sites::new().trusted_proxies(plan.global.trusted_proxies.clone());
+    if let Some(bans) = bans {
+        group = group.bans(Arc::clone(bans));
+    }
     for position in members {
         let (Some(site), Some(plan)) = (sites.get(*position), plan.sites.get(*position)) else {
             continue;
@@ -276,6 +295,15 @@ fn cache_bytes(plan: &config::ServerPlan, groups: &[&[usize]]) -> u64 {
     }
 }
 
+/// Refuses the connections of banned clients.
+struct BannedClients(Arc<Bans>);
+
+impl ClientFilter for BannedClients {
+    fn refuses(&self, client: IpAddr) -> bool {
+        self.0.is_banned(client)
+    }
+}
+
 /// The resources for the services of a plan.
 struct AssemblyContext<'a> {
     /// The memory for the static files of each location, on each worker.
@@ -284,8 +312,10 @@ struct AssemblyContext<'a> {
 }
 
 fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<Site> {
+    let switch = context.resources.maintenance.of(&plan.name);
     let mut site = Site::new(&plan.name)
         .settings(plan.settings.clone())
+        .maintenance(plan.maintenance.clone().switch(&switch))
         .compression(plan.compression);
     for name in &plan.server_names {
         site = site.server_name(name.clone());
@@ -443,6 +473,8 @@ mod tests {
             on_demand: &Arc::default(),
             tickets: &Arc::default(),
             rule_counters: &RuleCounters::default(),
+            maintenance: &MaintenanceSwitches::default(),
+            bans: None,
         };
         assemble(plan, resources)
     }

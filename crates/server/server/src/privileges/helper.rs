@@ -25,6 +25,7 @@ use crate::helper_protocol::{
     HelperRequest, HelperResponse, LoadedByRoot, MAX_REQUEST, program_text, receive, send,
 };
 use crate::load::{PlanLoader, has_http3};
+use crate::state_folder::StateFolder;
 use apus_config::{self as config, Recording, default_pool_folder};
 
 /// Signals for a server, which a terminal or systemd also sends to its process group. The helper
@@ -249,6 +250,9 @@ impl<'a> Helper<'a> {
             let store = self.loader.certificate_store(config);
             let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
         }
+        let state = config.global.state_folder.clone();
+        let state = state.unwrap_or_else(StateFolder::default_parent);
+        let _ = self.prepare_folder(&state, CERTIFICATE_FOLDER_MODE);
         let http3 = config.sites.iter().filter_map(|site| site.http3.as_ref());
         for folder in http3.filter_map(|http3| http3.qlog.as_ref()) {
             let _ = self.prepare_folder(folder, QLOG_MODE);

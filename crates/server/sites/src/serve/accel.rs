@@ -175,7 +175,7 @@ fn has_default_type(headers: &Headers) -> bool {
 }
 
 /// A copy of a request without its body and the fields that describe it.
-fn copy(request: &Request) -> Request {
+pub(super) fn copy(request: &Request) -> Request {
     let mut copy = request.without_body();
     copy.restore_target();
     copy.headers_mut()

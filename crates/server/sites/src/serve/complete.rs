@@ -61,7 +61,10 @@ impl SiteState {
         mut response: Response,
     ) -> ResponseFuture {
         let pages = &self.location(&context.route).error_pages;
-        let page = pages.get(&response.status());
+        let page = match &self.maintenance_page {
+            Some(page) if context.route.is_in_maintenance => Some(page),
+            _ => pages.get(&response.status()),
+        };
         if let Some(trace) = &context.trace {
             let page = match page {
                 Some(page) => format!("the error page {page}"),

@@ -6,6 +6,7 @@ mod handler;
 mod layers;
 mod locate;
 mod location_state;
+mod maintenance;
 mod route;
 mod rules;
 
@@ -22,7 +23,7 @@ use apus_http::{
     ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
     ServiceFactory, StatusCode,
 };
-use apus_layers::{ForceHttps, HstsField};
+use apus_layers::{ForceHttps, HstsField, Maintenance};
 
 use super::location::LocationMatcher;
 use super::observe::{RequestObservation, WorkerObserver};
@@ -44,6 +45,9 @@ struct SiteState {
     /// For requests that match no location.
     default_location: LocationState,
     force_https: Option<ForceHttps>,
+    maintenance: Option<Maintenance>,
+    /// The page of its own that responses during maintenance have.
+    maintenance_page: Option<ErrorPage>,
     hsts: Option<HstsField>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
@@ -111,6 +115,12 @@ impl SiteService {
             locations,
             default_location,
             force_https: site.force_https,
+            maintenance: site.maintenance.clone(),
+            maintenance_page: site
+                .maintenance
+                .as_ref()
+                .and_then(|maintenance| maintenance.page_path())
+                .map(|path| ErrorPage::Path(path.to_owned())),
             hsts: site.hsts.map(HstsField::from),
             compression: site.compression,
             observer,
@@ -161,6 +171,11 @@ impl ServiceFactory for Site {
 impl Service for SiteService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         let site = &self.0;
+        if let Some(maintenance) = &site.maintenance
+            && let Some(response) = maintenance.response(&request)
+        {
+            return site.respond_in_maintenance(request, response);
+        }
         if site.observes_users {
             request.extensions_mut().insert(RemoteUserSlot::default());
         }

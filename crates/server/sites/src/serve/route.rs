@@ -28,6 +28,8 @@ pub(super) struct RequestRoute {
     pub(super) is_internal: Cell<bool>,
     /// Whether no layer sees the request, because it is for an error page.
     pub(super) skips_layers: bool,
+    /// Whether the response is the one of the site's maintenance.
+    pub(super) is_in_maintenance: bool,
     /// The number of locations that the request was sent to.
     visits: Cell<usize>,
     /// The layers that the request has passed.

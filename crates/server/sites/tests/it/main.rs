@@ -7,6 +7,8 @@ mod error_pages;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod maintenance;
+#[cfg(test)]
 mod own_responses;
 #[cfg(test)]
 mod rewrite;

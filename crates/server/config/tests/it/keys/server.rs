@@ -5,6 +5,24 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("include", "", "include = \"sites/*.toml\""),
     ("global", "", "global = { keepalive_timeout = 5 }"),
     ("global.worker_threads", "", "worker_threads = 77"),
+    ("global.bans", "", "bans = { max = 10 }"),
+    (
+        "global.bans.files",
+        "",
+        "bans = { files = \"blocked.txt\" }",
+    ),
+    (
+        "global.bans.never",
+        "",
+        "bans = { never = [\"10.0.0.0/8\"] }",
+    ),
+    ("global.bans.longest", "", "bans = { longest = 60 }"),
+    (
+        "global.bans.forget_after",
+        "",
+        "bans = { forget_after = 60 }",
+    ),
+    ("global.bans.max", "", "bans = { max = 10 }"),
     ("global.worker_connections", "", "worker_connections = 7"),
     ("global.max_connections", "", "max_connections = 7"),
     (

@@ -19,6 +19,28 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
         "listen_tls = 444\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
     ),
+    ("global.state_folder", "", "state_folder = \"state\""),
+    ("sites.maintenance", "", "maintenance = true"),
+    (
+        "sites.maintenance.on",
+        "maintenance = {}",
+        "maintenance = { on = false }",
+    ),
+    (
+        "sites.maintenance.until",
+        "maintenance = {}",
+        "maintenance = { until = 2099-12-01T06:00:00+01:00 }",
+    ),
+    (
+        "sites.maintenance.allow",
+        "maintenance = {}",
+        "maintenance = { allow = [\"10.0.0.0/8\", \"unix:\"] }",
+    ),
+    (
+        "sites.maintenance.page",
+        "maintenance = {}",
+        "maintenance = { page = \"/sorry.html\" }",
+    ),
     ("sites.ipv6_only", "", "ipv6_only = true"),
     (
         "sites.unix_socket_mode",

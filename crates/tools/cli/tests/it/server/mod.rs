@@ -2,8 +2,10 @@
 
 mod access;
 mod access_log;
+mod bans;
 mod credentials;
 mod limits;
+mod maintenance;
 mod own_files;
 mod privileges;
 mod request_facts;
