@@ -463,14 +463,9 @@ mod tests {
             format!("{address}/{} # {number}\n", 21 + number % 12)
         });
         let text: String = lines.collect();
-        let began = std::time::Instant::now();
         let list = crate::NetworkList::parse(text.as_bytes());
         assert_eq!((list.networks.len(), list.invalid_lines), (100_000, 0));
         book.set_lists(list.networks);
-        // Without optimisations, on a machine that does other things, it may take longer.
-        if cfg!(not(debug_assertions)) {
-            assert!(began.elapsed() < Duration::from_secs(1));
-        }
         assert!(bans.is_banned(ip("1.0.0.0")) && !bans.is_banned(ip("0.0.0.1")));
     }
 }

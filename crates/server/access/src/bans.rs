@@ -50,7 +50,7 @@ pub struct BanSettings {
     pub forget_after: Duration,
     /// How many bans of single clients and networks there may be. Past it, those that end first give way.
     pub most: usize,
-    /// Addresses that no rule, no limit and no list bans.
+    /// Addresses that no rule and no list bans.
     pub never: Arc<NetworkSet>,
 }
 

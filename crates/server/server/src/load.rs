@@ -190,8 +190,8 @@ impl PlanLoader {
         counts
             .map(|count| {
                 json!({
-                    "place": count.place,
-                    "rule": count.rule,
+                    "place": &*count.place,
+                    "rule": &*count.rule,
                     "applied": count.applied,
                     "dry_run": count.is_dry_run,
                 })

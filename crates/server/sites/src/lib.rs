@@ -212,7 +212,11 @@ impl ServiceFactory for Sites {
             trusted_proxies: Arc::clone(&self.trusted_proxies),
             bans: self.bans.clone(),
             names: self.names.clone(),
-            sites: self.sites.iter().map(SiteService::new).collect(),
+            sites: self
+                .sites
+                .iter()
+                .map(|site| SiteService::new(site, self.bans.clone()))
+                .collect(),
             fallback: self.fallback.unwrap_or(0),
         });
         LIVE.with_borrow_mut(|live| live.push((self.identity, Rc::downgrade(&service))));

@@ -177,7 +177,7 @@ keys! {
         rules: List<Rule> = List::default(),
         /// Chains of rules, by name, to which the rules of `[global]` jump.
         chains: Map<Text, List<Rule>> = Map::default(),
-        /// Bans of clients: by lists, by rules and limits, and by `apus ban`.
+        /// Bans of clients: by lists, by rules, and by `apus ban`.
         bans: Bans,
         /// Compression.
         compress: Compress,
@@ -254,7 +254,7 @@ keys! {
         /// Files with networks that are banned: in each line an address or a network such as `10.0.0.0/8`. What follows `#` or `;` is
         /// a comment. A file that changes is read again within seconds, without a reload; one with lines that are not valid is not used.
         files: OneOrMore<FilePath> = OneOrMore::default(),
-        /// Networks that no list, no rule and no limit bans, beside `trusted_proxies` and `proxy_protocol_from`. `apus ban add`
+        /// Networks that no list and no rule bans, beside `trusted_proxies` and `proxy_protocol_from`. `apus ban add`
         /// needs `--force` for them. By default `127.0.0.0/8` and `::1`; an empty list is none.
         never: OneOrMore<NetworkText> = OneOrMore::default(),
         /// The longest ban of a client, in seconds. Each ban is twice as long as the one before.

@@ -3,11 +3,11 @@
 use serde_json::json;
 use toml::de::DeValue;
 
-use super::{FieldChanges, Return};
+use super::{FieldChanges, Return, YEAR};
 use crate::description::TypeDescription;
 use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use crate::string_type::{StatusNumber, UriTemplate};
-use crate::value::{FilePath, OneOrMore, Text};
+use crate::value::{FilePath, OneOrMore, Text, Time};
 use crate::when::When;
 
 keys! {
@@ -35,6 +35,9 @@ keys! {
         rewrite: UriTemplate,
         /// The chain whose rules are asked next. Behind them, the next rule follows.
         jump: Text,
+        /// For how long the client is banned, and longer if it was banned before, as `[global.bans]` says. Its request is refused with 403,
+        /// or as `deny` or `return` say. A rule for responses bans for what comes next.
+        ban: Time<YEAR>,
         /// The status with which the request is refused.
         deny: StatusNumber,
         /// The status, redirect or text that the client gets.
@@ -51,7 +54,7 @@ choices! {
     pub(crate) RuleStage: "a time at which rules are asked" {
         /// With the head of the request.
         Request = "request",
-        /// With the head of the response, before error pages. `headers`, `log`, `deny` and `return` are for responses.
+        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `deny` and `return` are for responses.
         Response = "response",
     }
 }

@@ -121,9 +121,10 @@ impl AccessLayers {
                 jwt(keys, reader)
             }),
             any: site.any.clone(),
-            is_any: match own.satisfy.given {
-                true => *own.satisfy == Satisfy::Any,
-                false => site.is_any,
+            is_any: if own.satisfy.given {
+                *own.satisfy == Satisfy::Any
+            } else {
+                site.is_any
             },
         };
         layers.report_networks_without_effect(own, reader);
@@ -199,9 +200,10 @@ impl AccessLayers {
 
     /// The layers, the outermost first.
     pub(super) fn into_iter(self) -> impl Iterator<Item = Layer> {
-        let admission: Vec<_> = match self.is_any {
-            true => self.any.iter().cloned().collect(),
-            false => self.admission().map(|check| check.layer.clone()).collect(),
+        let admission: Vec<_> = if self.is_any {
+            self.any.iter().cloned().collect()
+        } else {
+            self.admission().map(|check| check.layer.clone()).collect()
         };
         let deny = self.deny.map(|deny| deny.layer);
         [deny, self.referers, self.signed_url]

@@ -1,6 +1,7 @@
 //! Rules of the server, of a site and of a location.
 
 use apus_conditions::FactStage;
+use apus_http::StatusCode;
 use apus_sites::{Rule, RuleAction, Rules};
 
 use super::conditions::Conditions;
@@ -114,6 +115,12 @@ impl RulePlace<'_> {
             self.check_chain(chain, reader)?;
             actions.push(RuleAction::Jump(chain.0.as_str().into()));
         }
+        if let Some(time) = &keys.ban {
+            actions.push(RuleAction::Ban(time.value.0));
+            if *keys.on == RuleStage::Request && keys.deny.is_none() && keys.r#return.is_none() {
+                actions.push(RuleAction::deny(StatusCode::FORBIDDEN));
+            }
+        }
         if let Some(status) = &keys.deny {
             if !(400..600).contains(&status.value.0.as_u16()) {
                 reader.report(
@@ -170,6 +177,18 @@ fn check_combination(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option
     .into_iter()
     .filter_map(|(name, span)| Some((name, span?)))
     .collect();
+    let with_ban = keys.allow.value.then_some(&keys.allow.span);
+    if let (Some(ban), Some(allow)) = (&keys.ban, with_ban) {
+        reader.report(
+            Finding::error(
+                allow,
+                "`ban` and `allow` exclude each other",
+                "expected one of them",
+            )
+            .related(&ban.span, "the other one"),
+        );
+        return None;
+    }
     if let [(one, first), (other, second), ..] = &*ends {
         reader.report(
             Finding::error(

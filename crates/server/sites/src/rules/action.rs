@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus_http::StatusCode;
 
@@ -24,6 +25,8 @@ pub enum RuleAction {
     ResponseField(FieldChange),
     /// Later conditions find this tag.
     Tag(Arc<str>),
+    /// The client is banned for this time, and longer if it was banned before. A client without an address is not.
+    Ban(Duration),
     /// The request is not logged.
     NoLog,
     /// The rules of this chain are asked next.
@@ -68,6 +71,7 @@ impl RuleAction {
             Self::RequestField(_) => "change the request".to_owned(),
             Self::ResponseField(_) => "change the response".to_owned(),
             Self::Tag(tag) => format!("tag {tag}"),
+            Self::Ban(_) => "ban".to_owned(),
             Self::NoLog => "do not log".to_owned(),
             Self::Jump(chain) => format!("jump to {chain}"),
             Self::Leave => "leave".to_owned(),

@@ -34,7 +34,8 @@ impl Rules {
     }
 }
 
-/// In a layer, variables such as `$document_root` are empty, and `log = false` has no effect.
+/// In a layer, variables such as `$document_root` are empty, and [`RuleAction::NoLog`](super::RuleAction::NoLog) and
+/// [`RuleAction::Ban`](super::RuleAction::Ban) have no effect.
 impl Middleware<()> for Rules {
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let rules = self.of_worker();
@@ -43,6 +44,7 @@ impl Middleware<()> for Rules {
         let scope = RuleScope {
             site: &place,
             root: &root,
+            bans: None,
         };
         let mut changes = ChangesByRules::default();
         let response = match rules.run(&mut request, scope, &mut changes) {
@@ -63,6 +65,7 @@ impl Middleware<()> for Rules {
                 let scope = RuleScope {
                     site: &place,
                     root: &root,
+                    bans: None,
                 };
                 let result =
                     rules.run_on_response(&mut request, (&made, time), scope, &mut changes);

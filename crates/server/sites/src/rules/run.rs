@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use apus_access::Bans;
 use apus_conditions::{ConditionIndex, RequestFacts, Tags};
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{Request, Response, StatusCode};
@@ -43,6 +44,8 @@ pub(crate) struct ChangesByRules {
 pub(crate) struct RuleScope<'a> {
     pub(crate) site: &'a str,
     pub(crate) root: &'a DocumentRoot,
+    /// Where clients are banned; a service that is no site has none.
+    pub(crate) bans: Option<&'a Bans>,
 }
 
 /// Rules on one worker.
@@ -248,6 +251,11 @@ impl<'a> Run<'a> {
                     self.changes.response_fields.push(change);
                 }
                 RuleAction::Tag(tag) => Tags::add(request, tag),
+                RuleAction::Ban(time) => {
+                    if let (Some(bans), Some(client)) = (self.scope.bans, request.client().ip) {
+                        bans.ban(client, *time, &format!("rule {}", rule.name));
+                    }
+                }
                 RuleAction::NoLog => self.changes.is_unlogged = true,
                 RuleAction::Jump(chain) => {
                     self.depth = self.depth.saturating_add(1);

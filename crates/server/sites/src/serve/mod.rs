@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use apus_access::Bans;
 use apus_compress::Compression;
 use apus_files::FilesOutcome;
 use apus_handler::error_page::error_page;
@@ -66,6 +67,8 @@ struct SiteState {
     /// How layers make responses to errors.
     layer_errors: ErrorRules,
     spare_routes: SpareRoutes,
+    /// Where rules ban clients.
+    bans: Option<Arc<Bans>>,
 }
 
 /// The state of a request until its response is complete.
@@ -81,7 +84,7 @@ struct RequestState {
 }
 
 impl SiteService {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &Site, bans: Option<Arc<Bans>>) -> Self {
         let locations: Box<[LocationState]> = site
             .locations
             .iter()
@@ -135,6 +138,7 @@ impl SiteService {
                 ..ErrorRules::default()
             },
             spare_routes: SpareRoutes::default(),
+            bans,
         }))
     }
 
@@ -154,7 +158,7 @@ impl SiteService {
 
 impl ServiceFactory for Site {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(SiteService::new(self))
+        Rc::new(SiteService::new(self, None))
     }
 
     fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -66,6 +66,7 @@ impl SiteState {
         let scope = RuleScope {
             site: &self.name,
             root: &self.location(route).root,
+            bans: self.bans.as_deref(),
         };
         let mut state = route.rules.borrow_mut();
         let state = state.get_or_insert_with(Box::<RouteRules>::default);
@@ -113,6 +114,7 @@ impl SiteState {
         let scope = RuleScope {
             site: &self.name,
             root: &location.root,
+            bans: self.bans.as_deref(),
         };
         let time = coarse_now().saturating_duration_since(since);
         for rules in location.rules.iter().chain(self.rules.iter()) {

@@ -34,6 +34,7 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
     ("log", "deny = 403", "log = false, deny = 403"),
     ("rewrite", "deny = 403", "rewrite = \"/a\""),
     ("jump", "deny = 403", "jump = \"chain\""),
+    ("ban", "deny = 403", "ban = \"10m\""),
     ("deny", "deny = 403", "deny = 404"),
     ("return", "deny = 403", "return = { status = 404 }"),
     (

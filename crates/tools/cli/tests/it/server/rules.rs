@@ -165,3 +165,53 @@ fn explain_shows_the_rules_that_apply_and_why_the_first_does_not() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn a_rule_bans_a_client_from_its_next_request_on() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.make_folder("state");
+    home.write("public/index.html", "home");
+    home.write(
+        "apus.toml",
+        "[global]\nstate_folder = \"state\"\ntrusted_proxies = \"127.0.0.1\"\n\
+         [[sites]]\nname = \"a\"\nlisten = \"127.0.0.1:0\"\nroot = \"public\"\n\
+         [[sites.rules]]\nname = \"trap\"\nwhen = 'path == \"/trap\"'\nban = \"10m\"\n\
+         [[sites.rules]]\nname = \"tried\"\nwhen = 'path == \"/tried\"'\nban = \"10m\"\ndry_run = true\n\
+         [[sites.rules]]\nname = \"probe\"\non = \"response\"\nwhen = 'status == 404 and path ends_with \".bak\"'\nban = \"10m\"\n\
+         [[sites.rules]]\nname = \"hidden\"\nwhen = 'path == \"/hidden\"'\nban = \"10m\"\ndeny = 404\n",
+    );
+    let apus = home.serve(&[]);
+    let get = |client: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n");
+        ask(apus.address(), &request).0
+    };
+    for (client, path, status, after) in [
+        ("203.0.113.1", "/", 200, 200),
+        ("203.0.113.2", "/trap", 403, 403),
+        ("203.0.113.3", "/tried", 404, 200),
+        ("203.0.113.4", "/x.bak", 404, 403),
+        ("203.0.113.5", "/hidden", 404, 403),
+        ("2001:db8::1", "/trap", 403, 403),
+        // The proxy itself is never banned.
+        ("", "/trap", 403, 200),
+    ] {
+        assert_eq!(get(client, path), status, "{client} {path}");
+        assert_eq!(get(client, "/"), after, "{client} after {path}");
+    }
+    // An IPv6 network of 64 bits is one client.
+    assert_eq!(get("2001:db8::2", "/"), 403);
+    assert_eq!(get("2001:db8:0:1::2", "/"), 200);
+    wait_until("the bans are listed", || {
+        let (list, _) = home.expect(&["ban", "list"], 0);
+        [
+            "203.0.113.2",
+            "203.0.113.4",
+            "203.0.113.5",
+            "rule trap",
+            "rule probe",
+        ]
+        .iter()
+        .all(|part| list.contains(part))
+    });
+}
