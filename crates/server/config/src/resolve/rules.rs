@@ -54,6 +54,15 @@ impl RulePlace<'_> {
                 (None, Some(chain)) => format!("{chain} {number}"),
                 (None, None) => format!("rule {number}"),
             };
+            // Only rules for requests jump, so that no chain is asked about a response.
+            if chain.is_some() && *rule.on == RuleStage::Response {
+                reader.report(Finding::error(
+                    &rule.on.span,
+                    "a rule of a chain is for requests",
+                    "chains are asked with the head of the request",
+                ));
+                continue;
+            }
             if let Some(rule) = self.rule(&name, rule, reader) {
                 made.push(rule);
             }

@@ -598,6 +598,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:39 `rewrite` is for requests",
     ),
     (
+        "SITE\nrules = [{ jump = \"a\" }]\nchains = { a = [{ on = \"response\", deny = 403 }] }\n",
+        "5:24 a rule of a chain is for requests",
+    ),
+    (
         "SITE\nrules = [{ rewrite = \"a\" }]\n",
         "4:22 the target of a rewrite begins with a slash",
     ),
