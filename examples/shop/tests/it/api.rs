@@ -43,7 +43,7 @@ fn what_is_added_is_found_again() {
 
 #[test]
 fn what_is_not_there_is_told_as_a_problem() {
-    let [shop, ..] = Shop::on_each();
+    let shop = Shop::on_any();
     let client = shop.client();
     for (path, detail) in [
         ("/users/7", "there is no user 7"),
@@ -119,7 +119,7 @@ fn all_values_that_are_not_possible_are_told_at_once() {
 
 #[test]
 fn content_that_does_not_fit_is_a_problem_too() {
-    let [shop, ..] = Shop::on_each();
+    let shop = Shop::on_any();
     let client = shop.client();
     for (content, status) in [
         ("{", 400),

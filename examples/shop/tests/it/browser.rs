@@ -2,14 +2,13 @@
 
 use std::process::Command;
 
-use apus::sql::System;
 use serde_json::{Value, json};
 
 use crate::servers::Shop;
 
 #[test]
 fn a_visitor_uses_the_shop_in_a_browser() {
-    let shop = Shop::on(System::Sqlite);
+    let shop = Shop::on_any();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/visitor.py");
     let output = Command::new("/usr/bin/python3")
         .arg(script)

@@ -4,7 +4,7 @@ use apus::mail::Mailer;
 use apus::sql::{Db, System};
 use apus::testing::{TestClient, TestServer};
 use apus_example_shop::Services;
-use apus_testkit::{DatabaseKind, DatabaseServer};
+use apus_testkit::{DatabaseKind, DatabaseServer, may_start_servers};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -18,9 +18,18 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// A shop for each database.
-    pub(crate) fn on_each() -> [Self; 3] {
-        [System::Sqlite, System::Postgres, System::MySql].map(Self::on)
+    /// A shop for each database that the tests may start.
+    pub(crate) fn on_each() -> Vec<Self> {
+        let mut systems = vec![System::Sqlite];
+        if may_start_servers() {
+            systems.extend([System::Postgres, System::MySql]);
+        }
+        systems.into_iter().map(Self::on).collect()
+    }
+
+    /// A shop for a test in which the database has no part.
+    pub(crate) fn on_any() -> Self {
+        Self::on(System::Sqlite)
     }
 
     pub(crate) fn on(system: System) -> Self {

@@ -13,9 +13,13 @@ use crate::wire::Wire;
 
 const PAGE: usize = 30_000;
 
+/// Writes the page, once: a file that is written again while it is served is short for a moment.
+fn write_page(home: &Home) {
+    home.write("site/page.txt", "x".repeat(PAGE));
+}
+
 /// Writes the configuration of a site in clear text, over TLS and on a Unix socket.
 fn configure(home: &Home, ports: (u16, u16), more: &str) {
-    home.write("site/page.txt", "x".repeat(PAGE));
     home.write(
         "apus.toml",
         format!(
@@ -87,6 +91,7 @@ fn send_requests(apus: &Apus, requests: u64) -> u64 {
 fn no_request_fails_and_no_log_line_is_missing_while_reloads_exchange_certificates() {
     let home = Home::new();
     certificates(&home);
+    write_page(&home);
     let ports = (free_port(), free_port());
     configure(&home, ports, "");
     let mut apus = home.serve(&[]);
@@ -142,6 +147,7 @@ fn no_request_fails_and_no_log_line_is_missing_while_reloads_exchange_certificat
 fn every_request_before_a_stop_is_in_the_log() {
     let home = Home::new();
     certificates(&home);
+    write_page(&home);
     let ports = (free_port(), free_port());
     configure(&home, ports, "");
     let mut apus = home.serve(&[]);
@@ -159,6 +165,7 @@ fn every_request_before_a_stop_is_in_the_log() {
 fn sigkill_under_load_does_not_prevent_the_next_start() {
     let home = Home::new();
     certificates(&home);
+    write_page(&home);
     let ports = (free_port(), free_port());
     configure(&home, ports, "");
     let mut apus = home.serve(&[]);
