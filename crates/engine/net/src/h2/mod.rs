@@ -203,7 +203,8 @@ impl<'a> Http2Connection<'a> {
         self.slot.register(cx);
         self.streams.begin_poll(cx);
         self.advance_clock();
-        if self.slot.is_expired() {
+        let mut is_due = self.slot.is_expired();
+        if is_due {
             // What waits in the socket of a busy worker has come in time.
             self.poll_input(cx)?;
             self.handle_deadline()?;
@@ -220,6 +221,12 @@ impl<'a> Http2Connection<'a> {
                 self.streams.abandon_unfinished();
             }
             progress |= self.poll_output(cx)?;
+            if std::mem::take(&mut is_due) && self.end.is_none() {
+                // Only now it is known which streams wait for the client. Before the output, a stream whose window had just
+                // been opened by a few bytes did not seem to wait: clients that did so at the right times held it.
+                self.streams.examine(self.worker.clock.ticks());
+                progress = true;
+            }
             if let Some(end) = self.ended() {
                 return Poll::Ready(Ok(end));
             }

@@ -203,7 +203,6 @@ impl Http2Connection<'_> {
         if self.timers.idle.shrinks(now) && !open {
             self.shrink();
         }
-        self.streams.examine(now);
         Ok(())
     }
 

@@ -37,6 +37,7 @@ fn load(key_log: Option<&KeyLogFile>, qlog: Option<&Path>) -> H3Server {
         &H3ClientOptions::new(server.tls.clone()),
     );
     assert_eq!(client.get("/b").text(), "/b");
+    client.close();
     server
 }
 

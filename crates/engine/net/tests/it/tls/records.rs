@@ -149,6 +149,9 @@ fn a_record_in_the_segment_of_the_client_hello_is_processed_at_once() {
         let mut socket = connect(server.address()).unwrap();
         let gave_up = [ALERT, 3, 3, 0, 2, 2, 80];
         socket.write_all(&[&hello[..], &gave_up].concat()).unwrap();
+        // The server ends its side, and then reads until the client closes.
+        socket.read_to_end(&mut Vec::new()).unwrap();
+        drop(socket);
         server.wait_for("the end", |totals| {
             totals.handshake_failures == number as u64 + 1
         });
