@@ -41,6 +41,23 @@ keepalive = {{ max_idle = 1024 }}
 """
 
 
+# A file behind a rule or a limit.
+GUARDED = """\
+[global]
+worker_threads = 1
+keepalive_timeout = 300
+control_socket = "guarded.sock"
+
+[[sites]]
+name = "bench"
+listen = ["127.0.0.1:{port}"]
+root = "files"
+{guard}
+"""
+RULES = "".join(f"[[sites.rules]]\nwhen = 'path matches \"/app-{n}/**\" and client in [10.0.{n % 250}.0/24]'\ndeny = 403\n" for n in range(1000))
+LIMIT = '[[sites.limits]]\nname = "pages"\nrate = "{rate}"\n'
+
+
 class Count:
     """One case: how the server is started under callgrind, and what is requested."""
 
@@ -76,7 +93,8 @@ class Count:
             for field in BROWSER:
                 command += ["-H", field]
         done = subprocess.run([*command, server.url(self.path, self.tls)], capture_output=True, text=True)
-        if f"{requests} succeeded" not in done.stdout:
+        # What a limit refuses is a failure for h2load.
+        if f"{requests} done" not in done.stdout or " 0 errored" not in done.stdout:
             sys.exit(f"instructions: {self.name}: {done.stdout}{done.stderr}")
 
 
@@ -89,6 +107,10 @@ class Starts:
 
     def files(self):
         return servers.start_apus(self.cores[0], self.binary)
+
+    def guarded(self, guard):
+        port = host.free_port()
+        return servers.run_apus("guarded", self.binary, GUARDED.format(port=port, guard=guard), self.cores[0], port)
 
     def proxy(self, size):
         origin = servers.start_floor(self.cores[1], size)
@@ -123,9 +145,15 @@ def counts(starts):
     def proxy(size):
         return lambda: starts.proxy(size)
 
+    def guarded(guard):
+        return lambda: starts.guarded(guard)
+
     return (
         Count("file-12b", "file of 12 B", starts.files, "/12b.html"),
         Count("file-12b-browser", "file of 12 B, a browser's head", starts.files, "/12b.html", browser=True),
+        Count("file-12b-rules", "file of 12 B, 1,000 rules of which none applies", guarded(RULES), "/12b.html"),
+        Count("file-12b-limit", "file of 12 B, a limit that is not reached", guarded(LIMIT.format(rate="10000000/s")), "/12b.html"),
+        Count("refused", "429 for all but one request", guarded(LIMIT.format(rate="1/h")), "/12b.html"),
         Count("file-10k-tls", "file of 10 KB, HTTP/2 over TLS, 10 streams", starts.files, "/10k.html", tls=True, streams=10),
         Count("proxy-1k", "1 KB of an origin", proxy(1024), "/"),
         Count("proxy-1k-browser", "1 KB of an origin, a browser's head", proxy(1024), "/", browser=True),

@@ -80,7 +80,7 @@ class Server:
             self.process.wait()
 
     def _wait_for(self, port):
-        give_up = time.monotonic() + 15
+        give_up = time.monotonic() + 60
         while True:
             self.check()
             try:

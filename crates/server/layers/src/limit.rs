@@ -1,11 +1,12 @@
 //! What limits on rates and on requests at once have in common: their state, their counters, and what they say.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use apus_access::{LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates};
 use apus_handler::Error;
+use apus_http::response_head::decimal;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Headers, Request, StatusCode, header};
 use base64::Engine;
@@ -160,7 +161,8 @@ pub(crate) struct Partition(Option<u64>);
 pub(crate) struct PolicyFields {
     /// The policy without a partition.
     policy: Arc<str>,
-    name: Arc<str>,
+    /// What stands before the number of `r`.
+    state: Arc<str>,
 }
 
 impl PolicyFields {
@@ -168,7 +170,7 @@ impl PolicyFields {
     pub(crate) fn requests(name: &Arc<str>, quota: u64, window: Duration) -> Self {
         Self {
             policy: format!("\"{name}\";q={quota};w={}", seconds(window)).into(),
-            name: Arc::clone(name),
+            state: format!("\"{name}\";r=").into(),
         }
     }
 
@@ -176,7 +178,7 @@ impl PolicyFields {
     pub(crate) fn concurrent(name: &Arc<str>, quota: u32) -> Self {
         Self {
             policy: format!("\"{name}\";q={quota};qu=\"concurrent-requests\"").into(),
-            name: Arc::clone(name),
+            state: format!("\"{name}\";r=").into(),
         }
     }
 
@@ -195,19 +197,25 @@ impl PolicyFields {
             STANDARD.encode_string(number.to_le_bytes(), &mut key);
             key.push(':');
         }
-        let mut state = String::with_capacity(self.name.len().saturating_add(64));
-        let _ = write!(state, "\"{}\";r={left}", self.name);
+        // Each response has these fields: with `write!` they were a fifth of the instructions of a limit.
+        let mut line = Vec::with_capacity(self.policy.len().saturating_add(64));
+        line.extend_from_slice(self.state.as_bytes());
+        decimal(left, &mut line);
         if let Some(reset) = reset {
-            let _ = write!(state, ";t={}", seconds(reset));
+            line.extend_from_slice(b";t=");
+            decimal(seconds(reset), &mut line);
         }
-        state.push_str(&key);
+        line.extend_from_slice(key.as_bytes());
         // These characters are always valid in field values.
-        let _ = headers.try_append("ratelimit", state);
-        let _ = if key.is_empty() {
-            headers.try_append("ratelimit-policy", &*self.policy)
+        headers.push(b"ratelimit", &line);
+        if key.is_empty() {
+            headers.push(b"ratelimit-policy", self.policy.as_bytes());
         } else {
-            headers.try_append("ratelimit-policy", format!("{}{key}", self.policy))
-        };
+            line.clear();
+            line.extend_from_slice(self.policy.as_bytes());
+            line.extend_from_slice(key.as_bytes());
+            headers.push(b"ratelimit-policy", &line);
+        }
     }
 }
 
