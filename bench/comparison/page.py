@@ -10,7 +10,7 @@ BY_NAME = {case.name: case for case in ALL}
 NAMES = {"apus": "Apus", "resident": "Apus, resident", "resident-behind-nginx": "nginx and Apus, resident", "h2o": "H2O",
          "haproxy": "HAProxy", "varnish": "Varnish", "floor": "the floor", "raw": "raw tokio", "actix": "actix-web",
          "rocket": "Rocket", "hyperlane": "Hyperlane", "gin": "Gin", "node": "Node", "apus-rust": "Apus in Rust",
-         "civetweb": "CivetWeb"}
+         "civetweb": "CivetWeb", "without": "Apus without"}
 SIZES = {"bytes", "growth_bytes"}
 # Columns of Apus's own figures.
 COLUMNS = {"requests_per_second": "requests/s", "cpu_us": "CPU, us", "php_cpu_us": "PHP's CPU, us", "busy": "core busy",
@@ -34,6 +34,7 @@ TABLES = (
     Table("Files over HTTP/2", [case for case in of_files("tls") if case.is_http2], ("nginx", "h2o")),
     Table("Files over HTTP/3", of_files("http3"), ("nginx", "quinn")),
     Table("Proxy and cache", of_files("proxies", "downloads", "queues"), ("nginx", "haproxy", "varnish", "floor")),
+    Table("Rules and limits", of_files("limits"), ("without", "nginx", "haproxy")),
     Table("PHP", of_files("php"), ("nginx", "nginx-keepalive", "floor"),
           columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
     Table("Frameworks", of_files("frameworks", "frameworks-page"),
