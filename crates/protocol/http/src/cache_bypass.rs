@@ -1,4 +1,4 @@
-//! A mark on requests for which no cache may be used.
+//! Marks on requests for which no cache may be used.
 
 use crate::Request;
 
@@ -8,8 +8,20 @@ use crate::Request;
 pub struct CacheBypass;
 
 impl CacheBypass {
-    /// Whether a request has the mark and another target than the client sent.
+    /// Whether a request has the mark and another target than the client sent, or is not cached at all.
     pub fn applies_to(request: &Request) -> bool {
-        request.is_rewritten() && request.extensions().get::<Self>().is_some()
+        let is_rewritten = request.is_rewritten() && request.extensions().get::<Self>().is_some();
+        is_rewritten || NotCached::applies_to(request)
+    }
+}
+
+/// An extension of a request that a rule keeps from every cache: it goes to the origin, and the response is not stored.
+#[derive(Clone, Copy, Debug)]
+pub struct NotCached;
+
+impl NotCached {
+    /// Whether a request has the mark.
+    pub fn applies_to(request: &Request) -> bool {
+        request.extensions().get::<Self>().is_some()
     }
 }

@@ -102,7 +102,7 @@ pub mod url;
 pub use apus_memfd::SealedMemory;
 pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
-pub use cache_bypass::CacheBypass;
+pub use cache_bypass::{CacheBypass, NotCached};
 pub use client::Client;
 pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo, TlsVersion};
 pub use development_hosts::DevelopmentHosts;

@@ -23,6 +23,7 @@ pub struct Response {
     is_coding_chosen: bool,
     is_of_panic: bool,
     ends_connection: bool,
+    is_unsent: bool,
     cache: Option<CacheResult>,
     attachments: Option<Box<ResponseAttachments>>,
 }
@@ -108,9 +109,18 @@ impl Response {
             is_coding_chosen: false,
             is_of_panic: false,
             ends_connection: false,
+            is_unsent: false,
             cache: None,
             attachments: None,
         }
+    }
+
+    /// No response: nothing is sent, and the stream is reset, or an HTTP/1.1 connection closed. The status is for logs only:
+    /// 444, as in nginx.
+    pub fn unsent() -> Self {
+        let mut response = Self::new(StatusCode::from_u16(444).unwrap_or(StatusCode::FORBIDDEN));
+        response.is_unsent = true;
+        response
     }
 
     /// A `text/plain; charset=utf-8` response.
@@ -223,6 +233,11 @@ impl Response {
     /// Sets [`Response::ends_connection`], for a client that is not served any more.
     pub fn set_ends_connection(&mut self) {
         self.ends_connection = true;
+    }
+
+    /// Whether this is [`Response::unsent`], of which the client gets nothing.
+    pub fn is_unsent(&self) -> bool {
+        self.is_unsent
     }
 
     /// Hands the connection over to `tunnel` after this response is sent. The status must be 101, or 2xx

@@ -99,6 +99,11 @@ pub enum BanResult {
 }
 
 impl Bans {
+    /// Nothing is banned, and no log or list learns of the bans that are made: for applications.
+    pub fn in_memory() -> Arc<Self> {
+        Self::new().0
+    }
+
     /// Nothing is banned. The bans that workers make come out of the receiver.
     pub fn new() -> (Arc<Self>, mpsc::Receiver<Ban>) {
         let (made, receiver) = mpsc::channel(MAX_WAITING);
@@ -208,6 +213,11 @@ impl Bans {
             self.unlisted.fetch_add(1, Ordering::Relaxed);
         }
         BanResult::Banned(length)
+    }
+
+    /// Ends the ban of a client, and forgets that it was banned. Networks of operators and of lists stay.
+    pub fn unban(&self, client: IpAddr) {
+        self.set_client(client, Duration::ZERO, 0);
     }
 
     /// Sets the ban of a client for a time from now, zero for none, and how often it was banned.

@@ -59,12 +59,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_access::Bans;
 use apus_http::{
     Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
     TrustedProxies,
 };
 
+pub use apus_access::{BanResult, Bans};
 pub use apus_layers::{ForceHttps, Hsts, Maintenance, MaintenanceState, MaintenanceSwitch};
 pub use apus_patterns::{InvalidServerName, ServerName};
 pub use fields::{FieldChange, InvalidChange};
@@ -234,7 +234,7 @@ impl ServiceFactory for Sites {
 
 /// The response to a banned client, which is in no access log.
 #[cold]
-fn refuse_banned(request: &Request, bans: &Bans) -> Response {
+pub(crate) fn refuse_banned(request: &Request, bans: &Bans) -> Response {
     trace::note(request, || {
         Step::new(StepKind::Site, "none", "the client is banned")
     });

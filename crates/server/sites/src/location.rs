@@ -155,6 +155,13 @@ impl LocationPattern {
     }
 }
 
+impl LocationPattern {
+    /// The pattern as it was written.
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
 impl fmt::Display for LocationPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -200,6 +207,7 @@ pub(super) enum LocationMatch {
     Regex,
     FinalPrefix,
     Prefix,
+    Rule,
 }
 
 impl fmt::Display for LocationMatch {
@@ -210,6 +218,7 @@ impl fmt::Display for LocationMatch {
             Self::Regex => "the first regular expression that matches",
             Self::FinalPrefix => "the longest prefix, and it rules out regular expressions",
             Self::Prefix => "the longest prefix, and no regular expression matches",
+            Self::Rule => "a rule chose it",
         })
     }
 }

@@ -158,6 +158,9 @@ impl Http1Connection<'_> {
         request_body: &mut Option<Http1RequestBody>,
         kind: RequestKind,
     ) -> io::Result<Option<Http1End>> {
+        if response.is_unsent() {
+            return Box::pin(self.close_unsent(response)).await;
+        }
         self.encode_interims();
         let limit = self.limits.requests_per_connection;
         if self.codec.keeps_alive()
@@ -272,5 +275,24 @@ impl Http1Connection<'_> {
             self.flush().await?;
         }
         Ok(None)
+    }
+
+    /// Closes the connection in place of a response. What was sent before, for pipelined requests, still leaves.
+    async fn close_unsent(&mut self, response: &mut Response) -> io::Result<Option<Http1End>> {
+        self.codec.close();
+        self.flush().await?;
+        if response.is_observed() {
+            let completion = Completion {
+                status: response.status(),
+                body_bytes: 0,
+                bytes: 0,
+                duration: Duration::ZERO,
+                outcome: ResponseOutcome::Complete,
+                origin: None,
+                cache: None,
+            };
+            self.add_completion(response.take_observers(), completion);
+        }
+        Ok(Some(Http1End::Close))
     }
 }

@@ -184,7 +184,7 @@ impl StreamProtocol for Http2Protocol {
             // section 8.1).
             ResetReason::Complete => ErrorCode::NO_ERROR,
             ResetReason::Failed => ErrorCode::INTERNAL_ERROR,
-            ResetReason::Stalled => ErrorCode::CANCEL,
+            ResetReason::Stalled | ResetReason::Unsent => ErrorCode::CANCEL,
         };
         let (codec, frames) = self.parts();
         codec.reset(stream, code, frames);

@@ -171,7 +171,7 @@ impl StreamProtocol for Http3Protocol {
             // section 4.1).
             ResetReason::Complete => H3ErrorCode::NO_ERROR,
             ResetReason::Failed => H3ErrorCode::INTERNAL_ERROR,
-            ResetReason::Stalled => H3ErrorCode::REQUEST_CANCELLED,
+            ResetReason::Stalled | ResetReason::Unsent => H3ErrorCode::REQUEST_CANCELLED,
         };
         self.transport.codec.reset(stream, code);
     }

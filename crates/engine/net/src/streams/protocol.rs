@@ -24,6 +24,8 @@ pub(crate) enum ResetReason {
     Failed,
     /// The client takes nothing of the response.
     Stalled,
+    /// The client gets no response.
+    Unsent,
 }
 
 /// What a stream with data waits for.

@@ -93,6 +93,9 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         };
         response.remove_internal_of_origin();
         self.is_ended_by_response |= response.ends_connection();
+        if response.is_unsent() {
+            return self.reset_unsent(key, response);
+        }
         if response.is_of_panic() {
             self.worker.counters.panics.add(1);
         }
@@ -242,6 +245,17 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             protocol.is_open(*key)
         });
         next
+    }
+
+    /// Resets a stream whose client gets no response.
+    #[cold]
+    fn reset_unsent(&mut self, key: P::Key, mut response: Response) {
+        self.protocol.reset(key, ResetReason::Unsent);
+        self.streams.remove(key);
+        if let Some(mut observed) = CompletionObservers::of(&mut response, self.arrived) {
+            observed.sent_head(response.status(), 0);
+            observed.notify(ResponseOutcome::Complete);
+        }
     }
 
     /// Cuts a response off whose source failed.

@@ -404,3 +404,43 @@ fn writes_the_server_field_and_a_date_once() {
     let date = received.field("date").unwrap();
     assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
 }
+
+#[test]
+fn an_unsent_response_closes_the_connection_behind_what_was_sent_before() {
+    let reports: (Sender<Completion>, Receiver<Completion>) = channel();
+    let (sender, receiver) = reports;
+    let server = Server::start(service(move |request| match request.path() {
+        "/none" => {
+            let mut response = Response::unsent();
+            let sender = sender.clone();
+            response.on_complete(move |completion| sender.send(completion.clone()).unwrap());
+            response.into()
+        }
+        path => ok(path.to_owned()).into(),
+    }));
+    for (before, request) in [
+        (0, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (
+            1,
+            "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        (
+            0,
+            "POST /none HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+        ),
+    ] {
+        let mut client = server.connect();
+        client.send(request);
+        for _ in 0..before {
+            assert_eq!(client.read_response().text(), "/a", "{request}");
+        }
+        client.assert_cut();
+        let completion = receiver.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(completion.status.as_u16(), 444, "{request}");
+        assert_eq!(
+            (completion.bytes, completion.outcome),
+            (0, ResponseOutcome::Complete),
+            "{request}"
+        );
+    }
+}

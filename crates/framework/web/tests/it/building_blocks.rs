@@ -23,8 +23,8 @@ use apus::layers::{
 use apus::php::Php;
 use apus::proxy::Proxy;
 use apus::sites::{
-    ErrorPage, FieldChange, Location, LocationSettings, RewriteFlag, RewriteRule, Rule, RuleAction,
-    Rules, Site,
+    Bans, ErrorPage, FieldChange, Location, LocationSettings, RewriteFlag, RewriteRule, Rule,
+    RuleAction, Rules, Site,
 };
 use apus::testing::{TestClient, TestResponse};
 use apus::{App, Files, Layered, Redirect, Service, ServiceFactory, StatusCode};
@@ -196,7 +196,7 @@ impl Bench {
         let (pools, cache) = (WorkerPools::new(), Cache::new(StoreSettings::default()));
         let resources = ProcessResources {
             maintenance: &apus_server::MaintenanceSwitches::default(),
-            bans: None,
+            bans: Some(&Bans::in_memory()),
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::Live {
@@ -623,6 +623,20 @@ fn rows() -> Vec<Row> {
             ),
             |client| {
                 ["/", "/x", "/%78/a"]
+                    .map(|path| seen(client.get(path).send(), &[]))
+                    .join("\n")
+            }
+        ),
+        layer!(
+            "bans of clients",
+            |bench| Rules::new("app").bans(&Bans::in_memory()).rule(
+                Rule::new("trap")
+                    .when("path == \"/trap\"".parse()?)
+                    .then(RuleAction::Ban(Duration::from_secs(600)))
+                    .then(RuleAction::deny(StatusCode::FORBIDDEN))
+            ),
+            |client| {
+                ["/", "/trap", "/"]
                     .map(|path| seen(client.get(path).send(), &[]))
                     .join("\n")
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::policy::{CacheNamePattern, CacheRules, PresentedRequest, RequestKey};
 use apus_http::path::{self, InvalidPath};
-use apus_http::{Network, Request, Target};
+use apus_http::{Network, NotCached, Request, Target};
 
 use super::device::device;
 use super::purge::PurgeAccess;
@@ -102,6 +102,7 @@ impl CacheSettings {
         // A body is not in the key, and a protocol upgrade has no response to store.
         request.has_body()
             || request.upgrade().is_some()
+            || NotCached::applies_to(request)
             || self.has_bypassed_path(request)
             || CacheNamePattern::matches_any_cookie(&self.bypass_cookies, headers)
     }

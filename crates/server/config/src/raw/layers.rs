@@ -376,6 +376,8 @@ keys! {
         status: RefusalStatus,
         /// Whether it only counts and logs what it would do.
         dry_run: bool = false,
+        /// Whether it applies only to requests for which a rule names it: `limit = "name"`.
+        by_rules: bool = false,
         /// Whether it applies. A location can turn a limit of its site off by its name.
         enabled: bool = true,
     }

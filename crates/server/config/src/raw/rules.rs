@@ -31,17 +31,30 @@ keys! {
         headers: FieldChanges,
         /// Whether the request is logged. `false` leaves it out of the access log.
         log: bool = true,
+        /// Whether caches are used for the request. `false` sends it to the origin, and does not store the response.
+        cache: bool = true,
         /// Another path for the request, which may hold variables. Its query stays, unless the path has one.
         rewrite: UriTemplate,
+        /// The location of the site that serves the request, whatever the path of the request is: the `path` of that location as it is
+        /// written there. It may be internal.
+        location: Text,
+        /// The limit of the site that the request counts against: the `name` of one with `by_rules = true`.
+        limit: Text,
         /// The chain whose rules are asked next. Behind them, the next rule follows.
         jump: Text,
         /// For how long the client is banned, and longer if it was banned before, as `[global.bans]` says. Its request is refused with 403,
         /// or as `deny` or `return` say. A rule for responses bans for what comes next.
         ban: Time<YEAR>,
+        /// How long the request is held before it is served, or its response before it is sent. The times of several rules add up, to
+        /// a minute at most. A client that has a hundred requests held on a worker gets 429 for more, and 503 if a thousand are.
+        delay: Time<60>,
         /// The status with which the request is refused.
         deny: StatusNumber,
         /// The status, redirect or text that the client gets.
         r#return: Return,
+        /// Whether the connection is closed without a response, as by 444 of nginx. Over HTTP/2 and HTTP/3 the stream is reset, and the
+        /// connection ends after its other requests; the connection of a trusted proxy stays.
+        close: bool = false,
         /// Whether the request is allowed: no other rule is asked, also none of the site and of the location.
         allow: bool = false,
         /// Whether the rest of the chain is left out; outside of chains, the rest of these rules.
@@ -54,7 +67,7 @@ choices! {
     pub(crate) RuleStage: "a time at which rules are asked" {
         /// With the head of the request.
         Request = "request",
-        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `deny` and `return` are for responses.
+        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `delay`, `deny`, `return` and `close` are for responses.
         Response = "response",
     }
 }

@@ -94,6 +94,11 @@ impl LocationLayers {
         limits.filter(is_own)
     }
 
+    /// The limits of a place, with those of its site.
+    pub(super) fn limits(&self) -> &[ResolvedLimit] {
+        &self.limits
+    }
+
     /// The layers, the outermost first.
     pub(super) fn into_iter(self) -> impl Iterator<Item = Layer> {
         // A limit by the user comes after who authenticates it, all others before: a password costs more to check than a request to
@@ -101,6 +106,7 @@ impl LocationLayers {
         let (by_user, others): (Vec<_>, Vec<_>) = self
             .limits
             .into_iter()
+            .filter(|limit| limit.by_rules.is_none())
             .partition(|limit| limit.handle.key().needs_authentication());
         let before = [
             self.request_id,

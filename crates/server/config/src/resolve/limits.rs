@@ -1,7 +1,5 @@
 //! The limits of a site or a location.
 
-use std::fmt::Debug;
-
 use apus_handler::middleware::{Layer, Middleware};
 use apus_layers::{ConcurrentRequests, LimitHandle, LimitKey, RateLimit};
 
@@ -16,6 +14,8 @@ use crate::string_type::limit::RateText;
 pub(super) struct ResolvedLimit {
     pub(super) layer: Layer,
     pub(super) handle: LimitHandle,
+    /// Where `by_rules` stands, if it applies only where a rule names it.
+    pub(super) by_rules: Option<SourceSpan>,
 }
 
 /// The limits of the site and of a place in it. A limit of the place takes the position of a limit of the site with its name.
@@ -172,10 +172,15 @@ fn rate_limit(
     Some(resolved(handle, keys, limit))
 }
 
-fn resolved(handle: LimitHandle, keys: &dyn Debug, limit: impl Middleware<()>) -> ResolvedLimit {
+fn resolved(
+    handle: LimitHandle,
+    keys: &Setting<Limit>,
+    limit: impl Middleware<()>,
+) -> ResolvedLimit {
     ResolvedLimit {
         layer: Layer::named(&format!("limit {}", handle.name()), keys, limit),
         handle,
+        by_rules: keys.by_rules.then(|| keys.by_rules.span.clone()),
     }
 }
 

@@ -78,6 +78,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw_global.chains.value,
+        site: None,
     };
     defaults.rules = place.resolve("global", &raw_global.rules.value, reader);
     let cache = match &raw_global.cache {
@@ -418,13 +419,14 @@ fn site(
     let groups = SiteUpstreams::new(raw, &name, reader);
     let resolver = site::SiteResolver::new((raw, &name), defaults, &groups);
     let (handler, settings, locations) = resolver.resolve(reader)?;
-    let limits = resolver.into_limits();
     groups.warn_of_unused(reader);
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw.chains,
+        site: Some(resolver.named_by_rules(false)),
     };
     let own = place.resolve(&name, &raw.rules, reader);
+    let limits = resolver.into_limits();
     let rules = defaults.rules.iter().cloned().chain(own).collect();
     let of_all = &defaults.compress;
     let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);

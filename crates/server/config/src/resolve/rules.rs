@@ -5,19 +5,48 @@ use apus_http::StatusCode;
 use apus_sites::{Rule, RuleAction, Rules};
 
 use super::conditions::Conditions;
+use super::limits::ResolvedLimit;
 use super::responses::{field_changes, return_handler};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
+use crate::raw::Location;
 use crate::raw::rules::{self as keys, RuleStage};
 use crate::source::{Setting, SourceSpan};
 use crate::value::{List, Map, Text};
 
+/// The keys of a rule that do something.
+const ACTIONS: [&str; 16] = [
+    "tag",
+    "request_headers",
+    "headers",
+    "log",
+    "cache",
+    "rewrite",
+    "location",
+    "limit",
+    "jump",
+    "ban",
+    "delay",
+    "deny",
+    "return",
+    "close",
+    "allow",
+    "leave",
+];
+
 /// What the rules of a place may use.
-#[derive(Clone, Copy)]
 pub(super) struct RulePlace<'a> {
     pub(super) conditions: &'a Conditions,
     /// The chains that they may jump to.
     pub(super) chains: &'a Map<Text, List<keys::Rule>>,
+    /// What they may name of their site; rules of the whole server have none.
+    pub(super) site: Option<NamedByRules<'a>>,
+}
+
+/// What rules may name of their site.
+pub(super) struct NamedByRules<'a> {
+    pub(super) locations: &'a [Setting<Location>],
+    pub(super) limits: Vec<ResolvedLimit>,
 }
 
 impl RulePlace<'_> {
@@ -88,6 +117,9 @@ impl RulePlace<'_> {
         }
         let actions = self.actions(keys, reader)?;
         if actions.is_empty() {
+            if reader.has_wrong(&keys.span, &ACTIONS) {
+                return None;
+            }
             reader.report(Finding::error(
                 &keys.span,
                 "the rule does nothing",
@@ -111,6 +143,9 @@ impl RulePlace<'_> {
         if !*keys.log {
             actions.push(RuleAction::NoLog);
         }
+        if !*keys.cache {
+            actions.push(RuleAction::NoCache);
+        }
         if let Some(target) = &keys.rewrite {
             match RuleAction::rewrite(&target.0) {
                 Ok(action) => actions.push(action),
@@ -120,15 +155,28 @@ impl RulePlace<'_> {
                 }
             }
         }
+        if let Some(location) = &keys.location {
+            actions.push(self.location(location, reader)?);
+        }
+        if let Some(limit) = &keys.limit {
+            actions.push(self.limit(limit, reader)?);
+        }
         if let Some(chain) = &keys.jump {
             self.check_chain(chain, reader)?;
             actions.push(RuleAction::Jump(chain.0.as_str().into()));
         }
         if let Some(time) = &keys.ban {
             actions.push(RuleAction::Ban(time.value.0));
-            if *keys.on == RuleStage::Request && keys.deny.is_none() && keys.r#return.is_none() {
+            if *keys.on == RuleStage::Request
+                && keys.deny.is_none()
+                && keys.r#return.is_none()
+                && !*keys.close
+            {
                 actions.push(RuleAction::deny(StatusCode::FORBIDDEN));
             }
+        }
+        if let Some(time) = &keys.delay {
+            actions.push(RuleAction::Delay(time.value.0));
         }
         if let Some(status) = &keys.deny {
             if !(400..600).contains(&status.value.0.as_u16()) {
@@ -143,6 +191,9 @@ impl RulePlace<'_> {
         if let Some(response) = &keys.r#return {
             actions.push(RuleAction::Respond(return_handler(response, reader)?));
         }
+        if *keys.close {
+            actions.push(RuleAction::Close);
+        }
         if *keys.allow {
             actions.push(RuleAction::Allow);
         }
@@ -151,6 +202,57 @@ impl RulePlace<'_> {
         }
         check_combination(keys, reader)?;
         Some(actions)
+    }
+
+    /// The location that serves the request.
+    fn location(&self, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<RuleAction> {
+        let Some(site) = &self.site else {
+            return report_global("location", name, reader);
+        };
+        let path = |location: &Setting<Location>| location.path.value.0.to_string();
+        let Some(location) = site.locations.iter().find(|other| path(other) == *name.0) else {
+            let known = site.locations.iter().map(path).collect();
+            return report_unknown(("location", "path"), name, known, reader);
+        };
+        if let Some(alias) = &location.alias {
+            reader.report(
+                Finding::error(
+                    &name.span,
+                    "the location has an `alias`, so that it serves only paths below its own",
+                    "expected a location without one",
+                )
+                .related(&alias.span, "here")
+                .help("`rewrite` gives the request a path of that location"),
+            );
+            return None;
+        }
+        Some(RuleAction::Location(name.0.as_str().into()))
+    }
+
+    /// The limit that the request counts against.
+    fn limit(&self, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<RuleAction> {
+        let Some(site) = &self.site else {
+            return report_global("limit", name, reader);
+        };
+        let mut limits = site.limits.iter();
+        let Some(limit) = limits.find(|limit| limit.handle.name() == name.0) else {
+            let known = site.limits.iter();
+            let known = known.filter(|limit| limit.by_rules.is_some());
+            let known = known.map(|limit| limit.handle.name().to_owned()).collect();
+            return report_unknown(("limit", "name"), name, known, reader);
+        };
+        if limit.by_rules.is_none() {
+            reader.report(
+                Finding::error(
+                    &name.span,
+                    "the limit applies to all requests of the site",
+                    "expected one with `by_rules = true`",
+                )
+                .help("write by_rules = true in the limit"),
+            );
+            return None;
+        }
+        Some(RuleAction::Layer(limit.layer.clone()))
     }
 
     fn check_chain(&self, chain: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<()> {
@@ -175,11 +277,39 @@ impl RulePlace<'_> {
     }
 }
 
+/// Reports a key that names something of a site, in a rule of the whole server.
+fn report_global<T>(key: &str, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<T> {
+    reader.report(Finding::error(
+        &name.span,
+        format!("`{key}` is for rules of a site or a location"),
+        "this rule is for all sites",
+    ));
+    None
+}
+
+/// Reports a name that nothing in the site has.
+fn report_unknown<T>(
+    (what, key): (&str, &str),
+    name: &Setting<Text>,
+    known: Vec<String>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<T> {
+    let expected = if known.is_empty() {
+        format!("expected the `{key}` of a {what} of this site, which has none")
+    } else {
+        format!("expected one of {}", known.join(", "))
+    };
+    let message = format!("there is no {what} `{}`", shown(&name.0));
+    reader.report(Finding::error(&name.span, message, expected));
+    None
+}
+
 /// Reports keys that exclude one another, and those that are not for responses.
 fn check_combination(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option<()> {
     let ends: Vec<(&str, &SourceSpan)> = [
         ("deny", keys.deny.as_ref().map(|key| &key.span)),
         ("return", keys.r#return.as_ref().map(|key| &key.span)),
+        ("close", keys.close.value.then_some(&keys.close.span)),
         ("allow", keys.allow.value.then_some(&keys.allow.span)),
         ("leave", keys.leave.value.then_some(&keys.leave.span)),
     ]
@@ -209,8 +339,12 @@ fn check_combination(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option
         );
         return None;
     }
+    check_ended(keys, reader)?;
     if *keys.on == RuleStage::Response {
         let for_requests = [
+            ("cache", (!*keys.cache).then_some(&keys.cache.span)),
+            ("location", keys.location.as_ref().map(|key| &key.span)),
+            ("limit", keys.limit.as_ref().map(|key| &key.span)),
             ("tag", keys.tag.given.then_some(&keys.tag.span)),
             (
                 "request_headers",
@@ -228,6 +362,46 @@ fn check_combination(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option
                 ));
                 return None;
             }
+        }
+    }
+    Some(())
+}
+
+/// Reports keys for requests that are served, beside one that ends the way of the request.
+fn check_ended(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option<()> {
+    let end = [
+        ("deny", keys.deny.as_ref().map(|key| &key.span)),
+        ("return", keys.r#return.as_ref().map(|key| &key.span)),
+        ("close", keys.close.value.then_some(&keys.close.span)),
+    ];
+    let end = end.into_iter().find_map(|(name, span)| Some((name, span?)));
+    let Some((end, span_of_end)) = end else {
+        return Some(());
+    };
+    let closes = end == "close";
+    let unused = [
+        ("cache", (!*keys.cache).then_some(&keys.cache.span)),
+        ("location", keys.location.as_ref().map(|key| &key.span)),
+        ("limit", keys.limit.as_ref().map(|key| &key.span)),
+        (
+            "headers",
+            keys.headers
+                .as_ref()
+                .filter(|_| closes)
+                .map(|key| &key.span),
+        ),
+    ];
+    for (name, span) in unused {
+        if let Some(span) = span {
+            reader.report(
+                Finding::error(
+                    span,
+                    format!("`{name}` has no effect"),
+                    format!("`{end}` ends the way of the request"),
+                )
+                .related(span_of_end, "here"),
+            );
+            return None;
         }
     }
     Some(())

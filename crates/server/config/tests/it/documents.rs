@@ -602,6 +602,42 @@ const MISTAKES: &[(&str, &str)] = &[
         "5:24 a rule of a chain is for requests",
     ),
     (
+        "SITE\nrules = [{ close = true, deny = 403 }]\n",
+        "4:20 `deny` and `close` exclude each other",
+    ),
+    (
+        "SITE\nrules = [{ cache = false, deny = 403 }]\n",
+        "4:20 `cache` has no effect; `deny` ends the way of the request",
+    ),
+    (
+        "SITE\nrules = [{ close = true, headers.set = { a = \"b\" } }]\n",
+        "4:26 `headers` has no effect; `close` ends the way of the request",
+    ),
+    (
+        "SITE\nrules = [{ on = \"response\", limit = \"a\" }]\nlimits = [{ name = \"a\", rate = \"1/s\", by_rules = true }]\n",
+        "4:37 `limit` is for requests",
+    ),
+    (
+        "SITE\nrules = [{ limit = \"a\" }]\nlimits = [{ name = \"b\", rate = \"1/s\", by_rules = true }]\n",
+        "4:20 there is no limit `a`; expected one of b",
+    ),
+    (
+        "SITE\nrules = [{ limit = \"a\" }]\nlimits = [{ name = \"a\", rate = \"1/s\" }]\n",
+        "4:20 the limit applies to all requests of the site",
+    ),
+    (
+        "SITE\nrules = [{ location = \"/b/\" }]\nlocations = [{ path = \"/a/\" }]\n",
+        "4:23 there is no location `/b/`; expected one of /a/",
+    ),
+    (
+        "[global]\nrules = [{ location = \"/a/\" }]\nSITE\n",
+        "2:23 `location` is for rules of a site or a location; this rule is for all sites",
+    ),
+    (
+        "SITE\nrules = [{ delay = \"2m\" }]\n",
+        "4:20 the number is out of range; expected a number of seconds from 0 to 60",
+    ),
+    (
         "SITE\nrules = [{ rewrite = \"a\" }]\n",
         "4:22 the target of a rewrite begins with a slash",
     ),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_handler::middleware::{Layer, Middleware};
 use apus_http::StatusCode;
 
 use crate::fields::FieldChange;
@@ -17,6 +18,18 @@ pub enum RuleAction {
     Allow,
     /// The client gets this response.
     Respond(ReturnHandler),
+    /// The client gets no response: the stream is reset, and the connection ends, unless it is one of a trusted proxy.
+    Close,
+    /// The request is held for this time, at most a minute for all rules together, before it is served or its response is
+    /// sent. A client that has a hundred requests held on a worker gets 429 for more, and 503 if a thousand are.
+    Delay(Duration),
+    /// The request is served by the location of the site whose path is written like this, whatever its own path is. The location
+    /// may be internal.
+    Location(Arc<str>),
+    /// The request meets this layer, before those of its location: a limit, say.
+    Layer(Layer),
+    /// The request goes past every cache, and its response is not stored.
+    NoCache,
     /// The request gets another path.
     Rewrite(RewriteTarget),
     /// A field of the request is changed.
@@ -48,6 +61,11 @@ impl RuleAction {
         Self::Respond(ReturnHandler::status(status))
     }
 
+    /// A layer for the requests that the rule applies to, as a limit.
+    pub fn layer(middleware: impl Middleware<()>) -> Self {
+        Self::Layer(Layer::new(middleware))
+    }
+
     /// Another path, which may hold variables. The query of the request stays, unless the target has one.
     ///
     /// # Errors
@@ -67,6 +85,11 @@ impl RuleAction {
         match self {
             Self::Allow => "allow".to_owned(),
             Self::Respond(handler) => handler.to_string(),
+            Self::Close => "close without a response".to_owned(),
+            Self::Delay(time) => format!("delay by {time:?}"),
+            Self::Location(location) => format!("choose the location {location}"),
+            Self::Layer(layer) => format!("layer {}", layer.name()),
+            Self::NoCache => "do not cache".to_owned(),
             Self::Rewrite(_) => "rewrite".to_owned(),
             Self::RequestField(_) => "change the request".to_owned(),
             Self::ResponseField(_) => "change the response".to_owned(),

@@ -2,16 +2,19 @@
 
 mod action;
 mod counters;
+mod hold;
 mod layer;
 mod run;
 
 use std::fmt;
 use std::sync::Arc;
 
+use apus_access::Bans;
 use apus_conditions::Condition;
 
 pub use action::{InvalidRule, RuleAction};
 pub use counters::{RuleCount, RuleCounters};
+pub(crate) use hold::Hold;
 pub(crate) use run::{ChangesByRules, RuleResult, RuleScope, WorkerRules};
 
 /// Rules in their order, and chains of rules that they may jump to.
@@ -27,6 +30,8 @@ struct RuleSet {
     rules: Vec<Rule>,
     chains: Vec<(Arc<str>, Vec<Rule>)>,
     counters: RuleCounters,
+    /// Where a layer of an application bans clients.
+    bans: Option<Arc<Bans>>,
 }
 
 /// A condition, and what happens if it holds.
@@ -47,6 +52,7 @@ impl Rules {
             rules: Vec::new(),
             chains: Vec::new(),
             counters: RuleCounters::default(),
+            bans: None,
         }))
     }
 
@@ -69,12 +75,20 @@ impl Rules {
         self.changed(|set| set.counters = counters)
     }
 
+    /// Bans clients here, where the rules are a layer: banned clients get 403 before any rule is asked. Sites have bans of their own.
+    #[must_use]
+    pub fn bans(self, bans: &Arc<Bans>) -> Self {
+        let bans = Arc::clone(bans);
+        self.changed(|set| set.bans = Some(bans))
+    }
+
     fn changed(self, change: impl FnOnce(&mut RuleSet)) -> Self {
         let mut set = Arc::try_unwrap(self.0).unwrap_or_else(|shared| RuleSet {
             place: shared.place.clone(),
             rules: shared.rules.clone(),
             chains: shared.chains.clone(),
             counters: shared.counters.clone(),
+            bans: shared.bans.clone(),
         });
         change(&mut set);
         Self(Arc::new(set))

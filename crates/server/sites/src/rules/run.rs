@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use apus_access::Bans;
 use apus_conditions::{ConditionIndex, RequestFacts, Tags};
+use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
-use apus_http::{Request, Response, StatusCode};
+use apus_http::{NotCached, Request, Response, StatusCode};
 
 use super::{Rule, RuleAction, Rules};
 use crate::fields::FieldChange;
@@ -37,6 +38,12 @@ pub(crate) struct ChangesByRules {
     pub(crate) is_unlogged: bool,
     /// Whether the request got another path.
     pub(crate) is_rewritten: bool,
+    /// For how long the request, or its response, is held next.
+    pub(crate) delay: Duration,
+    /// The location that serves the request next.
+    pub(crate) location: Option<Arc<str>>,
+    /// The layers that the request meets before those of its location.
+    pub(crate) layers: Vec<Layer>,
 }
 
 /// What variables of rules refer to.
@@ -96,6 +103,11 @@ impl WorkerRules {
             rules: rules.clone(),
             lists: Rc::new((WorkerList::new(rules, &set.rules), chains.collect())),
         }
+    }
+
+    /// The scope of the rules where they are a layer.
+    pub(super) fn scope_in_layer<'a>(&'a self, root: &'a DocumentRoot) -> RuleScope<'a> {
+        self.rules.scope(root)
     }
 
     pub(crate) fn are_for_responses(&self) -> bool {
@@ -235,6 +247,24 @@ impl<'a> Run<'a> {
                 RuleAction::Respond(handler) => {
                     let response = self.with_scope(request, |scope| handler.respond(scope));
                     return Some(ChainResult::Respond(response));
+                }
+                RuleAction::Close => {
+                    let mut response = Response::unsent();
+                    // The connection of a proxy has other clients, too.
+                    if !request.is_forwarded() {
+                        response.set_ends_connection();
+                    }
+                    return Some(ChainResult::Respond(response));
+                }
+                RuleAction::Delay(time) => {
+                    self.changes.delay = self.changes.delay.saturating_add(*time);
+                }
+                RuleAction::Location(location) => {
+                    self.changes.location = Some(Arc::clone(location));
+                }
+                RuleAction::Layer(layer) => self.changes.layers.push(layer.clone()),
+                RuleAction::NoCache => {
+                    request.extensions_mut().insert(NotCached);
                 }
                 RuleAction::Rewrite(target) => {
                     let uri = self.with_scope(request, |scope| target.target.expand_uri(scope));

@@ -4,12 +4,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus_http::{Body, FileRange, HeaderName, Response, ResponseFuture, StatusCode, header};
 
 use super::accel::{self, AccelTarget};
 use super::route::RequestRoute;
 use super::{RequestState, SiteState};
+use crate::rules::Hold;
 use crate::settings::ErrorPage;
 use apus_compress::media_type;
 use apus_handler::error_page::{self, DEFAULT_FORMAT, ErrorDetails};
@@ -22,6 +24,9 @@ impl SiteState {
         mut context: RequestState,
         response: Response,
     ) -> ResponseFuture {
+        if response.is_unsent() {
+            return self.finish(context, response).into();
+        }
         let mut response = self.render_layer_error(&context, response);
         match self.accel_target(&context, &response) {
             None => {}
@@ -43,6 +48,47 @@ impl SiteState {
         }
         if context.rules_since.is_some() {
             response = self.apply_response_rules(&mut context, response);
+            let delay = context.route.take_delay();
+            if !delay.is_zero() {
+                return self.complete_after(context, response, delay);
+            }
+        }
+        self.complete_behind_rules(context, response)
+    }
+
+    /// Holds a response as rules say.
+    #[cold]
+    fn complete_after(
+        self: &Rc<Self>,
+        context: RequestState,
+        response: Response,
+        delay: Duration,
+    ) -> ResponseFuture {
+        let site = Rc::clone(self);
+        let rules = context.route.rules.take();
+        let request = rules.as_ref().and_then(|rules| rules.request.as_ref());
+        let hold = request.map(Hold::begin);
+        context.route.rules.replace(rules);
+        ResponseFuture::later(async move {
+            let response = match hold {
+                Some(Ok(hold)) => {
+                    hold.wait(delay).await;
+                    response
+                }
+                Some(Err(refusal)) => *refusal,
+                None => response,
+            };
+            site.complete_behind_rules(context, response).wait().await
+        })
+    }
+
+    fn complete_behind_rules(
+        self: &Rc<Self>,
+        context: RequestState,
+        mut response: Response,
+    ) -> ResponseFuture {
+        if response.is_unsent() {
+            return self.finish(context, response).into();
         }
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);

@@ -12,7 +12,6 @@ use super::complete::clear_body;
 use super::route::RequestRoute;
 use super::{RequestState, SiteState};
 use crate::template::Captures;
-use apus_files::FilesOutcome;
 
 /// What is behind the layers of a location.
 struct LayeredTarget {
@@ -40,12 +39,22 @@ impl SiteState {
         route: &Rc<RequestRoute>,
     ) -> ResponseFuture {
         let layers = &self.location(route).layers;
-        let is_first = route.passed_layers.borrow().is_empty();
+        let of_rules = if self.has_rules {
+            route.take_layers_of_rules()
+        } else {
+            Vec::new()
+        };
+        let is_first = route.passed_layers.borrow().is_empty() && of_rules.is_empty();
         let layers: Rc<[Layer]> = if is_first {
             layers.clone()
         } else {
-            let is_new = |layer: &&Layer| !route.has_passed(layer);
-            layers.iter().filter(is_new).cloned().collect()
+            let mut new: Vec<Layer> = Vec::new();
+            for layer in of_rules.iter().chain(layers.iter()) {
+                if !route.has_passed(layer) && !new.iter().any(|other| other.is_same(layer)) {
+                    new.push(layer.clone());
+                }
+            }
+            new.into()
         };
         route
             .passed_layers
@@ -72,13 +81,7 @@ impl SiteState {
             TargetKind::Handler { captures, route } => (captures, route),
         };
         route.note_extensions(&request);
-        match self.call_handler(request, &captures, &route) {
-            FilesOutcome::Response(response) => response,
-            FilesOutcome::Rewritten(redirected) => {
-                route.is_internal.set(true);
-                self.visit_locations(redirected, &route)
-            }
-        }
+        self.call_behind_rules(request, captures, &route)
     }
 
     /// Responds with a response that the site makes before it calls a handler: a redirect of a rewrite rule, 404 where no

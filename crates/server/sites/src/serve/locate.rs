@@ -8,6 +8,7 @@ use super::SiteState;
 use super::location_state::LocationState;
 use super::route::RequestRoute;
 use super::rules::LocationRules;
+use crate::location::LocationMatch;
 use crate::rewrite::{self, RewriteResult};
 use crate::template::Captures;
 
@@ -67,10 +68,24 @@ impl SiteState {
             Ok(path) => path,
             Err(error) => return LocationSearch::Response(invalid_path(request, error)),
         };
-        if let Some(response) = self.slash_redirect(request, path) {
+        let chosen = if self.has_rules {
+            route.take_chosen_location()
+        } else {
+            None
+        };
+        if chosen.is_none()
+            && let Some(response) = self.slash_redirect(request, path)
+        {
             return LocationSearch::Response(response);
         }
-        let Some((index, how)) = self.matcher.find(path) else {
+        let found = match chosen {
+            None => self.matcher.find(path),
+            Some(chosen) => match self.location_of_rule(&chosen) {
+                Some(index) => Some((index, LocationMatch::Rule)),
+                None => return LocationSearch::Response(self.missing_location(&chosen)),
+            },
+        };
+        let Some((index, how)) = found else {
             trace::note(request, || {
                 Step::new(StepKind::Location, "none", "no location matches the path")
             });
@@ -83,7 +98,7 @@ impl SiteState {
         let Some(location) = self.locations.get(index) else {
             return LocationSearch::Response(Response::new(StatusCode::NOT_FOUND));
         };
-        if let Some(response) = self.refuse_entry(request, index, route) {
+        if let Some(response) = self.refuse_entry(request, (index, how), route) {
             return LocationSearch::Response(response);
         }
         route.location.set(Some(index));
@@ -119,11 +134,31 @@ impl SiteState {
         LocationSearch::Found(captures)
     }
 
+    /// The location that a rule names by its pattern.
+    fn location_of_rule(&self, pattern: &str) -> Option<usize> {
+        let mut patterns = self.locations.iter().map(|location| &location.pattern);
+        patterns.position(|other| {
+            other
+                .as_ref()
+                .is_some_and(|other| other.as_str() == pattern)
+        })
+    }
+
+    #[cold]
+    fn missing_location(&self, pattern: &str) -> Response {
+        tracing::error!(
+            site = &*self.name,
+            location = pattern,
+            "a rule chooses a location that does not exist"
+        );
+        Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// The response to a request that may not enter the location that its path matches.
     fn refuse_entry(
         &self,
         request: &Request,
-        index: usize,
+        (index, how): (usize, LocationMatch),
         route: &RequestRoute,
     ) -> Option<Response> {
         let location = self.locations.get(index)?;
@@ -136,7 +171,7 @@ impl SiteState {
         if location.allows_encoded_slash && self.leads_to_closed_location(request, index) {
             return Some(invalid_path(request, InvalidPath::DotSegment));
         }
-        if location.is_internal && !route.is_internal.get() {
+        if location.is_internal && !route.is_internal.get() && how != LocationMatch::Rule {
             trace::note(request, || {
                 Step::new(StepKind::Location, "none", "the location is internal")
             });

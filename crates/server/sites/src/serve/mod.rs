@@ -12,7 +12,7 @@ mod rules;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_access::Bans;
 use apus_compress::Compression;
@@ -28,9 +28,10 @@ use apus_layers::{ForceHttps, HstsField, Maintenance};
 
 use super::location::LocationMatcher;
 use super::observe::{RequestObservation, WorkerObserver};
-use super::rules::WorkerRules;
+use super::rules::{Hold, WorkerRules};
 use super::settings::ErrorPage;
 use super::site::Site;
+use super::template::Captures;
 use locate::LocationSearch;
 use location_state::{LocationState, script_use};
 use route::{RequestRoute, SpareRoutes};
@@ -62,6 +63,8 @@ struct SiteState {
     has_slash_redirects: bool,
     /// The rules that come before the location: of the whole server, and of the site.
     rules: Box<[WorkerRules]>,
+    /// Whether there are rules, here or in a location.
+    has_rules: bool,
     /// Whether there is a rule for responses, which needs a copy of the request.
     has_response_rules: bool,
     /// How layers make responses to errors.
@@ -103,6 +106,8 @@ impl SiteService {
             .is_some_and(|observer| observer.needs_user())
             && (locations.iter().any(has_layers) || has_layers(&default_location));
         let rules: Box<[WorkerRules]> = site.rules.iter().map(WorkerRules::new).collect();
+        let has_rules =
+            !rules.is_empty() || locations.iter().any(|location| !location.rules.is_empty());
         let mut all_rules = locations.iter().flat_map(|location| location.rules.iter());
         let has_response_rules = rules.iter().any(WorkerRules::are_for_responses)
             || all_rules.any(WorkerRules::are_for_responses);
@@ -132,6 +137,7 @@ impl SiteService {
             has_accel,
             has_slash_redirects,
             rules,
+            has_rules,
             has_response_rules,
             layer_errors: ErrorRules {
                 is_deferred: true,
@@ -212,13 +218,47 @@ impl SiteState {
 
     /// The response to a request, before [`Self::complete`] gives it error pages and the fields of the site.
     fn respond(self: &Rc<Self>, mut request: Request, route: &Rc<RequestRoute>) -> ResponseFuture {
-        match self.apply_site_rules(&mut request, route) {
+        let response = self.apply_site_rules(&mut request, route);
+        let delay = self.take_delay(route);
+        if !delay.is_zero() {
+            return self.respond_after(request, delay, (response, route));
+        }
+        self.respond_behind_rules(request, response, route)
+    }
+
+    fn respond_behind_rules(
+        self: &Rc<Self>,
+        request: Request,
+        response: Option<Response>,
+        route: &Rc<RequestRoute>,
+    ) -> ResponseFuture {
+        match response {
             Some(response) => {
                 route.location.set(None);
                 self.respond_itself(request, response, route)
             }
             None => self.visit_locations(request, route),
         }
+    }
+
+    /// Holds a request as rules before its location say.
+    #[cold]
+    fn respond_after(
+        self: &Rc<Self>,
+        request: Request,
+        delay: Duration,
+        (response, route): (Option<Response>, &Rc<RequestRoute>),
+    ) -> ResponseFuture {
+        let hold = match Hold::begin(&request) {
+            Ok(hold) => hold,
+            Err(refusal) => return self.respond_behind_rules(request, Some(*refusal), route),
+        };
+        let (site, route) = (Rc::clone(self), Rc::clone(route));
+        ResponseFuture::later(async move {
+            hold.wait(delay).await;
+            let response = site.respond_behind_rules(request, response, &route);
+            response.wait().await
+        })
     }
 
     /// Sends a request to its location, and to those that it is redirected to, until there is a response.
@@ -228,14 +268,19 @@ impl SiteState {
         route: &Rc<RequestRoute>,
     ) -> ResponseFuture {
         while route.count_visit() {
-            let captures = match self.find_location(&mut request, route) {
+            let found = self.find_location(&mut request, route);
+            let delay = self.take_delay(route);
+            if !delay.is_zero() {
+                return self.continue_after(request, delay, (found, route));
+            }
+            let captures = match found {
                 LocationSearch::Found(captures) => captures,
                 LocationSearch::Again => continue,
                 LocationSearch::Response(response) => {
                     return self.respond_itself(request, response, route);
                 }
             };
-            if !self.location(route).layers.is_empty() && !route.skips_layers {
+            if self.has_layers(route) {
                 // Behind them `call_behind_layers` continues with the handler.
                 return self.pass_layers(request, captures, route);
             }
@@ -253,6 +298,59 @@ impl SiteState {
         );
         let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         self.respond_itself(request, response, route)
+    }
+
+    /// Holds a request as the rules of its location say.
+    #[cold]
+    fn continue_after(
+        self: &Rc<Self>,
+        request: Request,
+        delay: Duration,
+        (found, route): (LocationSearch, &Rc<RequestRoute>),
+    ) -> ResponseFuture {
+        let hold = match Hold::begin(&request) {
+            Ok(hold) => hold,
+            Err(refusal) => return self.respond_itself(request, *refusal, route),
+        };
+        let (site, route) = (Rc::clone(self), Rc::clone(route));
+        ResponseFuture::later(async move {
+            hold.wait(delay).await;
+            let response = match found {
+                LocationSearch::Again => site.visit_locations(request, &route),
+                LocationSearch::Response(response) => {
+                    site.respond_itself(request, response, &route)
+                }
+                LocationSearch::Found(captures) if site.has_layers(&route) => {
+                    site.pass_layers(request, captures, &route)
+                }
+                LocationSearch::Found(captures) => {
+                    site.call_behind_rules(request, captures, &route)
+                }
+            };
+            response.wait().await
+        })
+    }
+
+    fn call_behind_rules(
+        self: &Rc<Self>,
+        request: Request,
+        captures: Captures,
+        route: &Rc<RequestRoute>,
+    ) -> ResponseFuture {
+        match self.call_handler(request, &captures, route) {
+            FilesOutcome::Response(response) => response,
+            FilesOutcome::Rewritten(redirected) => {
+                route.is_internal.set(true);
+                self.visit_locations(redirected, route)
+            }
+        }
+    }
+
+    /// Whether a request meets layers before the handler.
+    fn has_layers(&self, route: &RequestRoute) -> bool {
+        let has_any = !self.location(route).layers.is_empty()
+            || self.has_rules && route.has_layers_of_rules();
+        has_any && !route.skips_layers
     }
 
     /// The location of a request, or the site outside of all locations.

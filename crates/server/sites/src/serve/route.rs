@@ -1,7 +1,10 @@
 //! `RequestRoute`: what is known of a request on its way through a site, up to the end of its response.
 
 use std::cell::{Cell, RefCell};
+use std::mem::take;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use apus_compress::EncodingNegotiation;
 use apus_handler::middleware::Layer;
@@ -78,6 +81,32 @@ impl RequestRoute {
         {
             *copy.extensions_mut() = request.extensions().clone();
         }
+    }
+
+    /// For how long rules hold the request, or its response, from now on.
+    pub(super) fn take_delay(&self) -> Duration {
+        let mut rules = self.rules.borrow_mut();
+        let rules = rules.as_mut();
+        rules.map_or(Duration::ZERO, |rules| take(&mut rules.changes.delay))
+    }
+
+    /// The location that rules chose for the request.
+    pub(super) fn take_chosen_location(&self) -> Option<Arc<str>> {
+        self.rules.borrow_mut().as_mut()?.changes.location.take()
+    }
+
+    /// Whether rules added layers.
+    pub(super) fn has_layers_of_rules(&self) -> bool {
+        let rules = self.rules.borrow();
+        let rules = rules.as_ref();
+        rules.is_some_and(|rules| !rules.changes.layers.is_empty())
+    }
+
+    /// The layers that rules added.
+    pub(super) fn take_layers_of_rules(&self) -> Vec<Layer> {
+        let mut rules = self.rules.borrow_mut();
+        let rules = rules.as_mut();
+        rules.map_or_else(Vec::new, |rules| take(&mut rules.changes.layers))
     }
 
     /// Forgets a request, but keeps the memory of the list of layers.

@@ -1,7 +1,7 @@
 //! Rules of the server, of a site and of its locations, on the way of a request and of its response.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_http::{Request, Response};
 use apus_transport::coarse_now;
@@ -11,6 +11,15 @@ use super::{RequestState, SiteState};
 use crate::rules::{RuleResult, RuleScope, WorkerRules};
 
 impl SiteState {
+    /// For how long rules hold a request from now on.
+    pub(super) fn take_delay(&self, route: &RequestRoute) -> Duration {
+        if self.has_rules {
+            route.take_delay()
+        } else {
+            Duration::ZERO
+        }
+    }
+
     /// When a request began, if a rule for responses may ask.
     pub(super) fn rules_since(&self) -> Option<Instant> {
         self.has_response_rules.then(coarse_now)
@@ -49,7 +58,7 @@ impl SiteState {
         let state = route.rules.borrow();
         let is_rewritten = state
             .as_ref()
-            .is_some_and(|state| state.changes.is_rewritten);
+            .is_some_and(|state| state.changes.is_rewritten || state.changes.location.is_some());
         match response {
             Some(response) => LocationRules::Respond(response),
             None if is_rewritten => LocationRules::Again,
@@ -125,6 +134,7 @@ impl SiteState {
                 RuleResult::Respond(other) => response = other,
             }
         }
+        state.request = Some(request);
         response
     }
 }
@@ -133,7 +143,7 @@ impl SiteState {
 pub(super) enum LocationRules {
     /// The request stays in the location.
     Stay,
-    /// The request has another path: its location is looked for again.
+    /// The request has another path, or another location was chosen: its location is looked for again.
     Again,
     /// The client gets this response.
     Respond(Response),

@@ -1,9 +1,16 @@
 //! Rules of sites and locations: what happens to requests and responses that a condition holds for.
 
 use apus_conditions::{Condition, Definitions, FactStage};
-use apus_http::{ServiceFactory, StatusCode};
+use std::rc::Rc;
+use std::time::Duration;
+
+use apus_http::{
+    CacheBypass, NotCached, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
+};
+use apus_layers::RateLimit;
 use apus_sites::{
-    FieldChange, Location, ReturnHandler, Rule, RuleAction, RuleCounters, Rules, Site,
+    ErrorPage, FieldChange, Location, LocationSettings, ReturnHandler, Rule, RuleAction,
+    RuleCounters, Rules, Site,
 };
 use apus_testkit::{ask, echo, get};
 
@@ -213,7 +220,6 @@ fn counters_go_on_in_the_next_configuration_and_over_workers() {
 
 #[test]
 fn internal_requests_do_not_meet_the_rules_of_the_site_again() {
-    use apus_sites::{ErrorPage, LocationSettings};
     let rules = Rules::new("a").rule(rule("closed", "path != \"/error\"").then(deny(403)));
     let settings =
         LocationSettings::new().error_page(StatusCode::FORBIDDEN, ErrorPage::Path("/error".into()));
@@ -292,4 +298,162 @@ fn a_rule_holds_for_all_forms_of_what_it_names() {
             "{client}"
         );
     }
+}
+
+#[test]
+fn a_rule_closes_the_connection_and_no_error_page_or_rule_for_responses_makes_a_response_of_it() {
+    let page = ErrorPage::Path("/error".into());
+    let settings = LocationSettings::new().error_page(StatusCode::from_u16(444).unwrap(), page);
+    let rules = Rules::new("a")
+        .rule(rule("closed", "query.close == \"1\"").then(RuleAction::Close))
+        .rule(
+            rule("own", "query.own == \"1\"")
+                .then(RuleAction::Close)
+                .on_response(),
+        )
+        .rule(Rule::new("other").then(deny(410)).on_response());
+    let service = site(rules).settings(settings).service();
+    for (path, is_unsent, status) in [
+        ("/?close=1", true, 444),
+        ("/?own=1", true, 444),
+        ("/", false, 410),
+    ] {
+        let ResponseFuture::Now(response) = service.call(get(path).request()) else {
+            panic!("{path}");
+        };
+        assert_eq!(response.is_unsent(), is_unsent, "{path}");
+        assert_eq!(response.status().as_u16(), status, "{path}");
+        assert_eq!(response.ends_connection(), is_unsent, "{path}");
+    }
+}
+
+#[test]
+fn a_rule_chooses_a_location_whatever_the_path_is() {
+    let chosen = |name: &str| RuleAction::Location(name.into());
+    let rules = Rules::new("a")
+        .rule(rule("beta", "cookie.beta == \"1\"").then(chosen("= /beta")))
+        .rule(rule("missing", "query.missing == \"1\"").then(chosen("/none")));
+    let old =
+        Rules::new("a /old/").rule(rule("moved", "method == \"GET\"").then(chosen("= /beta")));
+    let closed = Rules::new("a = /beta").rule(rule("closed", "query.no == \"1\"").then(deny(403)));
+    let beta = Location::service("= /beta".parse().unwrap(), "beta", echo("beta"))
+        .internal()
+        .rules(closed);
+    let old = Location::service("/old/".parse().unwrap(), "old", echo("old")).rules(old);
+    let service = site(rules).location(beta).location(old).service();
+    let with = |path: &str| get(path).with("cookie", "beta=1").of(&service);
+    assert_eq!(get("/x").of(&service).text(), "app /x");
+    assert_eq!(with("/x?q=1").text(), "beta /x?q=1");
+    // The rules of the chosen location are asked, and it stays closed to its own path.
+    assert_eq!(with("/x?no=1").status, 403);
+    assert_eq!(get("/beta").of(&service).status, 404);
+    assert_eq!(get("/old/x").of(&service).text(), "beta /old/x");
+    assert_eq!(ask("POST", "/old/x").of(&service).text(), "old /old/x");
+    assert_eq!(get("/?missing=1").of(&service).status, 500);
+}
+
+#[test]
+fn locations_that_choose_one_another_end_in_an_error() {
+    let to =
+        |name: &str| Rules::new("a").rule(Rule::new("to").then(RuleAction::Location(name.into())));
+    let one = Location::service("/one".parse().unwrap(), "one", echo("one")).rules(to("/two"));
+    let two = Location::service("/two".parse().unwrap(), "two", echo("two")).rules(to("/one"));
+    let service = Site::new("a").location(one).location(two).service();
+    assert_eq!(get("/one").of(&service).status, 500);
+}
+
+#[test]
+fn a_rule_counts_a_request_against_a_limit_once_however_many_rules_name_it() {
+    let limit = RuleAction::layer(RateLimit::per_hour(1).burst(2).name("posts"));
+    let rules = Rules::new("a")
+        .rule(rule("posts", "method == \"POST\"").then(limit.clone()))
+        .rule(rule("again", "method == \"POST\"").then(limit.clone()))
+        .rule(rule("chain", "query.chain == \"1\"").then(RuleAction::Jump("chain".into())))
+        .chain("chain", [Rule::new("chained").then(limit.clone())]);
+    let own = Rules::new("a /own").rule(Rule::new("own").then(limit));
+    let own = Location::service("/own".parse().unwrap(), "own", echo("own")).rules(own);
+    let service = site(rules).location(own).service();
+    let statuses = |method: &str, path: &str| ask(method, path).of(&service).status;
+    assert_eq!(statuses("GET", "/"), 200);
+    assert_eq!(statuses("POST", "/own"), 200);
+    assert_eq!(statuses("GET", "/?chain=1"), 200);
+    for (method, path) in [("POST", "/"), ("GET", "/?chain=1"), ("GET", "/own")] {
+        assert_eq!(statuses(method, path), 429, "{method} {path}");
+    }
+    assert_eq!(statuses("GET", "/"), 200);
+}
+
+#[test]
+fn a_request_that_a_rule_keeps_from_caches_has_the_mark() {
+    let marked = || {
+        apus_http::service_fn(|request: Request| {
+            let is_marked = NotCached::applies_to(&request) && CacheBypass::applies_to(&request);
+            Response::text(StatusCode::OK, is_marked.to_string()).into()
+        })
+    };
+    let rules =
+        Rules::new("a").rule(rule("fresh", "cookie.editor exists").then(RuleAction::NoCache));
+    let app = Location::service("/".parse().unwrap(), "app", marked);
+    let service = Site::new("a").location(app).rules(rules).service();
+    assert_eq!(get("/").of(&service).text(), "false");
+    assert_eq!(
+        get("/").with("cookie", "editor=1").of(&service).text(),
+        "true"
+    );
+}
+
+#[test]
+fn a_rule_holds_requests_and_responses_for_the_sum_of_its_times_and_no_longer_than_a_minute() {
+    let second = |seconds| RuleAction::Delay(Duration::from_secs(seconds));
+    let inner = Rules::new("a /in").rule(Rule::new("inner").then(second(3)));
+    let inner = Location::service("/in".parse().unwrap(), "in", echo("in")).rules(inner);
+    let rules = Rules::new("a")
+        .rule(rule("slow", "query.slow exists").then(second(2)))
+        .rule(rule("slower", "query.slower exists").then(second(50)))
+        .rule(
+            rule("refused", "query.no exists")
+                .then(second(1))
+                .then(deny(403)),
+        )
+        .rule(
+            rule("trial", "query.trial exists")
+                .then(second(9))
+                .dry_run(),
+        )
+        .rule(
+            rule("late", "status == 200 and query.late exists")
+                .then(second(4))
+                .on_response(),
+        );
+    let service = site(rules).location(inner).service();
+    for (path, status, seconds) in [
+        ("/", 200, 0),
+        ("/?trial", 200, 0),
+        ("/?slow", 200, 2),
+        ("/?slow&no", 403, 3),
+        ("/in", 200, 3),
+        ("/in?slow", 200, 5),
+        ("/?late", 200, 4),
+        ("/?late&slow", 200, 6),
+        ("/in?slower&slow", 200, 55),
+        ("/?slower&slow&no&late", 403, 53),
+    ] {
+        let (found, time) = timed(&service, path);
+        assert_eq!((found, time), (status, seconds), "{path}");
+    }
+    let long = Rules::new("a").rule(Rule::new("long").then(second(50)).then(second(50)));
+    assert_eq!(timed(&site(long).service(), "/"), (200, 60));
+}
+
+/// The status of the response, and after how many seconds of tokio's own time it comes.
+fn timed(service: &Rc<dyn Service>, path: &str) -> (u16, u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(async {
+        let began = tokio::time::Instant::now();
+        let response = service.call(get(path).request()).wait().await;
+        (response.status().as_u16(), began.elapsed().as_secs())
+    })
 }

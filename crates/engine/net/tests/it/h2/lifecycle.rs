@@ -492,6 +492,28 @@ fn a_source_that_gives_more_than_announced_sends_no_more_than_announced() {
 }
 
 #[test]
+fn an_unsent_response_resets_its_stream_and_ends_the_connection_only_if_it_says_so() {
+    let server = Server::start(service(|request| {
+        let mut response = Response::unsent();
+        match request.path() {
+            "/none" => {}
+            "/end" => response.set_ends_connection(),
+            path => return ok(path.to_owned()).into(),
+        }
+        response.into()
+    }));
+    let mut peer = open(&server);
+    let stream = peer.get("/none");
+    assert_eq!(peer.reset_of(stream), code::CANCEL);
+    assert_eq!(peer.fetch("/a").text(), "/a");
+    let stream = peer.get("/end");
+    assert_eq!(peer.reset_of(stream), code::CANCEL);
+    server.wait_for("the end of the connection", |totals| {
+        totals.connections == 0
+    });
+}
+
+#[test]
 fn a_file_that_became_shorter_resets_its_stream() {
     use std::io::Write;
     let mut file = tempfile::tempfile().unwrap();

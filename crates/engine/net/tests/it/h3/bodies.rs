@@ -229,6 +229,19 @@ fn an_urgent_response_overtakes_a_long_one() {
 }
 
 #[test]
+fn an_unsent_response_resets_its_stream_alone() {
+    let server = H3Server::start(service(|request| match request.path() {
+        "/none" => Response::unsent().into(),
+        path => ok(path.to_owned()).into(),
+    }));
+    let mut client = server.open();
+    let response = client.get("/none");
+    assert_eq!(response.reset, Some(H3ErrorCode::REQUEST_CANCELLED));
+    assert!(!response.is_complete);
+    assert_eq!(client.get("/a").text(), "/a");
+}
+
+#[test]
 fn a_source_that_fails_resets_its_stream() {
     let server = H3Server::start(service(|request| match request.path() {
         "/broken" => {

@@ -14,7 +14,7 @@ use super::access::AccessKeys;
 use super::layers::LocationLayers;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
-use super::rules::RulePlace;
+use super::rules::{NamedByRules, RulePlace};
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
@@ -41,6 +41,8 @@ pub(super) struct SiteResolver<'a> {
     effective: EffectiveKeys,
     /// The layers of the site, which its locations share.
     layers: OnceCell<LocationLayers>,
+    /// The layers of the location that was resolved last, if it has its own.
+    own_layers: RefCell<Option<LocationLayers>>,
     /// The limits so far, with the pattern of the location for those of a location.
     limits: RefCell<Vec<(Option<String>, LimitHandle)>>,
 }
@@ -66,7 +68,19 @@ impl<'a> SiteResolver<'a> {
             groups,
             effective: EffectiveKeys::default(),
             layers: OnceCell::new(),
+            own_layers: RefCell::default(),
             limits: RefCell::default(),
+        }
+    }
+
+    /// What rules may name: of the site, or with the limits of the location that was resolved last.
+    pub(super) fn named_by_rules(&self, of_location: bool) -> NamedByRules<'_> {
+        let of_site = self.layers.get();
+        let of_location = self.own_layers.borrow_mut().take().filter(|_| of_location);
+        let layers = of_location.as_ref().or(of_site);
+        NamedByRules {
+            locations: &self.site.locations.0,
+            limits: layers.map_or_else(Vec::new, |layers| layers.limits().to_vec()),
         }
     }
 
@@ -407,6 +421,7 @@ impl<'a> SiteResolver<'a> {
         let place = RulePlace {
             conditions: &self.defaults.conditions,
             chains: &self.site.chains,
+            site: Some(self.named_by_rules(true)),
         };
         let title = format!("{} {}", self.name, location.path.value.0);
         let rules = place.resolve(&title, &location.rules, reader);
@@ -542,6 +557,7 @@ impl SiteResolver<'_> {
         let own_limits = layers.own_limits(own);
         let own_limits = own_limits.map(|limit| (None, limit.clone()));
         self.limits.borrow_mut().extend(own_limits);
+        self.own_layers.replace(Some(layers.clone()));
         layers
             .into_iter()
             .fold(settings, LocationSettings::shared_layer)

@@ -282,6 +282,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "limits = [{ name = \"a\", rate = \"10/s\", dry_run = true }]",
     ),
     (
+        "limits.by_rules",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", by_rules = true }]",
+    ),
+    (
         "limits.enabled",
         "limits = [{ name = \"a\", rate = \"10/s\" }]",
         "limits = [{ name = \"a\", rate = \"10/s\", enabled = false }]",

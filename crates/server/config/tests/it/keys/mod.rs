@@ -269,6 +269,16 @@ fn every_key_changes_the_plan() {
     for (key, without, with) in rules::RULES {
         for place in ["global", "sites", "sites.locations"] {
             let of = |rule: &str| rules::file(place, rule);
+            if place == "global" && ["location", "limit"].contains(key) {
+                // They name what only a site has.
+                assert!(parse_in(folder.path(), &of(with)).is_err());
+                try_key(
+                    &format!("global.rules.{key}"),
+                    of("tag = \"a\""),
+                    of("tag = \"b\""),
+                );
+                continue;
+            }
             try_key(&format!("{place}.rules.{key}"), of(without), of(with));
         }
     }

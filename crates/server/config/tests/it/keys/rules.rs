@@ -32,6 +32,11 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
     ("headers.add", "deny = 403", "headers.add = { a = \"b\" }"),
     ("headers.remove", "deny = 403", "headers.remove = \"a\""),
     ("log", "deny = 403", "log = false, deny = 403"),
+    ("cache", "tag = \"a\"", "cache = false, tag = \"a\""),
+    ("location", "tag = \"a\"", "location = \"/a/\""),
+    ("limit", "tag = \"a\"", "limit = \"a\""),
+    ("delay", "deny = 403", "delay = 2, deny = 403"),
+    ("close", "deny = 403", "close = true"),
     ("rewrite", "deny = 403", "rewrite = \"/a\""),
     ("jump", "deny = 403", "jump = \"chain\""),
     ("ban", "deny = 403", "ban = \"10m\""),
@@ -64,10 +69,13 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
 /// A file in which a place has one rule.
 pub(super) fn file(place: &str, rule: &str) -> String {
     let chains = "chains = { chain = [{ deny = 403 }] }\n";
-    let site = "[[sites]]\nlisten = 80\nroot = \"public\"\n";
+    let limit = "limits = [{ name = \"a\", rate = \"1/s\", by_rules = true }]\n";
+    let site = format!("[[sites]]\nlisten = 80\nroot = \"public\"\n{limit}");
     match place {
         "global" => format!("[global]\n{chains}rules = [{{ {rule} }}]\n{site}"),
-        "sites" => format!("{site}{chains}rules = [{{ {rule} }}]\n"),
+        "sites" => {
+            format!("{site}{chains}rules = [{{ {rule} }}]\nlocations = [{{ path = \"/a/\" }}]\n")
+        }
         _ => format!("{site}{chains}locations = [{{ path = \"/a/\", rules = [{{ {rule} }}] }}]\n"),
     }
 }

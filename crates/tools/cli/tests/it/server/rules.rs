@@ -215,3 +215,112 @@ fn a_rule_bans_a_client_from_its_next_request_on() {
         .all(|part| list.contains(part))
     });
 }
+
+const ACTIONS: &str = r#"
+[[sites]]
+name = "a"
+listen = "127.0.0.1:0"
+root = "public"
+access_log = { path = "log", format = "$request_uri $server_protocol $status" }
+rules = [
+    { name = "closed", when = 'path == "/closed"', close = true },
+    { name = "late", on = "response", when = 'path == "/late"', close = true },
+    { name = "trial", when = 'path == "/trial"', close = true, dry_run = true },
+    { name = "held", when = 'path == "/held"', delay = "1m" },
+    { name = "short", when = 'path == "/short"', delay = "1ms", deny = 410 },
+    { name = "beta", when = 'cookie.beta == "1"', location = "= /beta" },
+    { name = "posts", when = 'method == "POST"', jump = "posts" },
+    { name = "origin", when = 'query.fresh exists', cache = false },
+]
+chains.posts = [{ name = "counted", when = 'path == "/posts"', limit = "posts" }]
+limits = [{ name = "posts", rate = "1/h", by_rules = true }]
+[[sites.locations]]
+path = "= /beta"
+internal = true
+return = { status = 200, text = "beta $uri" }
+[[sites.locations]]
+path = "= /posts"
+return = { status = 200, text = "posted" }
+"#;
+
+#[test]
+fn rules_close_hold_choose_a_location_and_count_over_each_protocol() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write("public/late", "late");
+    home.write("apus.toml", ACTIONS);
+    let apus = home.serve(&[]);
+    let address = apus.address();
+    // A request that is held occupies no worker, and is forgotten when its client goes.
+    let mut held: Vec<_> = (0..20)
+        .map(|_| {
+            let mut wire = Wire::connect(address);
+            wire.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+            wire
+        })
+        .collect();
+    let curl = |protocol: &str, arguments: &[&str], path: &str| {
+        let output = Command::new("curl")
+            .args(["-sw", " %{http_code}", protocol])
+            .args(arguments)
+            .arg(format!("http://{address}{path}"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    let mut posted = 0;
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        for path in ["/closed", "/%63losed", "/late"] {
+            let (code, text) = curl(protocol, &[], path);
+            assert_eq!(text, " 000", "{protocol} {path}");
+            assert_ne!(code, 0, "{protocol} {path}");
+        }
+        assert_eq!(curl(protocol, &[], "/").1, "home 200", "{protocol}");
+        assert!(
+            curl(protocol, &[], "/trial").1.ends_with(" 404"),
+            "{protocol}"
+        );
+        assert!(
+            curl(protocol, &[], "/short").1.ends_with(" 410"),
+            "{protocol}"
+        );
+        let beta = curl(protocol, &["-b", "beta=1"], "/x?y");
+        assert_eq!(beta.1, "beta /x 200", "{protocol}");
+        for _ in 0..2 {
+            let text = curl(protocol, &["-d", "x"], "/posts").1;
+            posted += u32::from(text == "posted 200");
+            assert!(text == "posted 200" || text.ends_with(" 429"), "{text}");
+        }
+        assert_eq!(curl(protocol, &[], "/posts").1, "posted 200");
+    }
+    assert_eq!(posted, 1);
+    wait_until("the requests are logged as without a response", || {
+        let log = home.read("log");
+        [
+            "/closed HTTP/1.1 444",
+            "/closed HTTP/2.0 444",
+            "/late HTTP/1.1 444",
+        ]
+        .iter()
+        .all(|line| log.contains(line))
+    });
+    held.clear();
+    wait_until(
+        "the requests that were held are logged as abandoned",
+        || home.read("log").matches("/held HTTP/1.1 499").count() == 20,
+    );
+    for (path, part) in [
+        ("/closed", "a: closed: close without a response\n"),
+        ("/late", "a: late: close without a response\n"),
+        (
+            "/trial",
+            "a: trial: would close without a response (dry run)\n",
+        ),
+        ("/x?fresh", "a: origin: do not cache\n"),
+    ] {
+        let (text, _) = home.expect(&["explain", "GET", &format!("http://a{path}")], 0);
+        assert!(text.contains(part), "{path}: {text}");
+    }
+}
