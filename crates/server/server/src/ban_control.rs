@@ -89,12 +89,7 @@ impl BanControl {
 
     fn set_plan(&mut self, plan: &BanPlan) {
         self.never.clone_from(&plan.never);
-        self.bans.configure(BanSettings {
-            longest: plan.longest,
-            forget_after: plan.forget_after,
-            most: plan.most,
-            never: Arc::new(NetworkSet::new(plan.never.iter().copied())),
-        });
+        self.bans.configure(ban_settings(plan));
         if self.lists.configure(&plan.files) {
             self.book.set_lists(self.lists.networks());
         }
@@ -316,4 +311,14 @@ fn log(ban: &Ban) {
         left.unwrap_or_default().as_secs_f64().round()
     });
     info!(client = %ban.network, seconds = left, times = ban.times, reason = &*ban.reason, "banned a client");
+}
+
+/// The settings of bans in a plan.
+pub fn ban_settings(plan: &BanPlan) -> BanSettings {
+    BanSettings {
+        longest: plan.longest,
+        forget_after: plan.forget_after,
+        most: plan.most,
+        never: Arc::new(NetworkSet::new(plan.never.iter().copied())),
+    }
 }

@@ -67,6 +67,7 @@ pub use apus_acme as acme;
 pub use apus_config as config;
 pub use apus_control as control;
 pub use apus_control::ControlError;
+pub use ban_control::ban_settings;
 pub use browser::open_in_browser;
 pub use certificate_admin::{
     CertificateAdmin, CertificateAdminError, ImportReport, import_certificates,

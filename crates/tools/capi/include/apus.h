@@ -903,6 +903,28 @@ void apus_config_free(struct apus_config *config);
 struct apus_service *apus_config_service(const struct apus_config *config);
 
 /**
+ * Bans a client from all services and servers of a configuration for `seconds`, and longer if it was banned before, as
+ * `[global.bans]` says: it gets 403, and the connections of a server end before TLS. `address` is an IP address; an IPv6 network
+ * of 64 bits is one client. Bans are kept in memory. APUS_INVALID is no address, or one that `never` names.
+ */
+apus_status apus_config_ban(const struct apus_config *config,
+                            const char *address,
+                            uint32_t seconds);
+
+/**
+ * Ends the ban of a client, and forgets that it was banned.
+ */
+apus_status apus_config_unban(const struct apus_config *config, const char *address);
+
+/**
+ * Puts a site of a configuration, named by its `name`, into maintenance or out of it, whatever its `maintenance` says, while it is
+ * served. APUS_INVALID is a site that the configuration does not have.
+ */
+apus_status apus_config_maintenance(const struct apus_config *config,
+                                    const char *site,
+                                    bool on);
+
+/**
  * Takes the request and its response out of a handler, which returns 0 after this. On the worker, in a handler. Every
  * deferred request has to be completed exactly once, also when its client is gone. NULL is an error (APUS_INVALID,
  * APUS_STATE).

@@ -1,9 +1,11 @@
 //! Configurations: the text of an `apus.toml`, and the services that it describes.
 
 use std::ffi::c_char;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus::upstream::Upstreams;
 use apus::{Request, ResponseFuture, Service, ServiceFactory, tokio};
@@ -12,20 +14,29 @@ use apus_files::VariantStore;
 use apus_net::EnginePlan;
 use apus_php::WorkerPools;
 use apus_private_files::register;
-use apus_server::MaintenanceSwitches;
 use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
+use apus_server::{MaintenanceSwitches, ban_settings};
+use apus_sites::{BanResult, Bans, MaintenanceState, RuleCounters};
 
 use crate::background;
 use crate::error::{ApusStatus, CallError};
-use crate::ffi::{object, protect};
+use crate::ffi::{object, protect, status};
 use crate::service::ApusService;
-use crate::text::{optional_name, text};
+use crate::text::{name, optional_name, text};
 
 /// A configuration: the text of an apus.toml, checked.
 pub struct ApusConfig {
     plan: ServerPlan,
+    shared: ConfigState,
+}
+
+/// What all services and servers of a configuration share.
+struct ConfigState {
+    bans: Arc<Bans>,
+    maintenance: MaintenanceSwitches,
+    rule_counters: RuleCounters,
 }
 
 /// Reads the text of an apus.toml. Paths in it are relative to `folder` (NULL: the current folder), and `${NAME}` reads the
@@ -70,7 +81,16 @@ pub extern "C" fn apus_config_parse(
         if plan.pools().next().is_some() {
             return Err(needs_program("resident PHP workers"));
         }
-        Ok(ApusConfig { plan })
+        if !plan.global.bans.files.is_empty() {
+            return Err(needs_program("bans by lists in files"));
+        }
+        let shared = ConfigState {
+            bans: Bans::in_memory(),
+            maintenance: MaintenanceSwitches::default(),
+            rule_counters: RuleCounters::default(),
+        };
+        shared.bans.configure(ban_settings(&plan.global.bans));
+        Ok(ApusConfig { plan, shared })
     })
 }
 
@@ -81,7 +101,7 @@ pub extern "C" fn apus_config_free(config: Option<Box<ApusConfig>>) {
 }
 
 /// The engine's plan of a configuration, whose origins are looked after from now on.
-fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
+fn engine_plan(plan: &ServerPlan, shared: &ConfigState) -> Result<EnginePlan, CallError> {
     register(plan.private.clone());
     let failed = |error: std::io::Error| {
         CallError::io("logs, folders and certificates that can be opened", &error)
@@ -96,8 +116,8 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
     };
     let pools = WorkerPools::new();
     let resources = ProcessResources {
-        maintenance: &MaintenanceSwitches::default(),
-        bans: None,
+        maintenance: &shared.maintenance,
+        bans: Some(&shared.bans),
         logs: &background::access_logs()?,
         variants: &Arc::new(VariantStore::new(plan.global.static_cache_bytes)),
         origins: OriginServices::Live {
@@ -108,7 +128,7 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
         challenges: &Arc::<PendingChallenges>::default(),
         on_demand: &Arc::default(),
         tickets: &Arc::default(),
-        rule_counters: &apus_sites::RuleCounters::default(),
+        rule_counters: &shared.rule_counters,
     };
     let engine = assemble(plan, resources).map_err(failed)?;
     if !plan.upstreams.is_empty() {
@@ -127,7 +147,7 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
 impl ApusConfig {
     /// The listeners of the configuration with their sites, and the settings of the whole server.
     pub(crate) fn engine_plan(&self) -> Result<EnginePlan, CallError> {
-        engine_plan(&self.plan)
+        engine_plan(&self.plan, &self.shared)
     }
 }
 
@@ -179,7 +199,7 @@ pub extern "C" fn apus_config_service(config: Option<&ApusConfig>) -> Option<Box
         for site in &mut plan.sites {
             site.listeners = vec![first.clone()];
         }
-        let listeners = engine_plan(&plan)?.listeners;
+        let listeners = engine_plan(&plan, &config.shared)?.listeners;
         let service = listeners
             .into_iter()
             .next()
@@ -193,5 +213,81 @@ pub extern "C" fn apus_config_service(config: Option<&ApusConfig>) -> Option<Box
             )
         })?;
         Ok(ApusService::new(ConfiguredSites(service)))
+    })
+}
+
+/// Bans a client from all services and servers of a configuration for `seconds`, and longer if it was banned before, as
+/// `[global.bans]` says: it gets 403, and the connections of a server end before TLS. `address` is an IP address; an IPv6 network
+/// of 64 bits is one client. Bans are kept in memory. APUS_INVALID is no address, or one that `never` names.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_ban(
+    config: Option<&ApusConfig>,
+    address: *const c_char,
+    seconds: u32,
+) -> ApusStatus {
+    status("apus_config_ban", || {
+        let config = config.ok_or_else(|| CallError::null("config"))?;
+        let client = client(address)?;
+        let time = Duration::from_secs(seconds.into());
+        match config.shared.bans.ban(client, time, "the application") {
+            BanResult::Banned(_) | BanResult::Already => Ok(()),
+            BanResult::Never => Err(CallError::invalid(
+                "an address that may be banned",
+                "one that `never` names",
+                "see `[global.bans]` and `trusted_proxies`",
+            )),
+        }
+    })
+}
+
+/// Ends the ban of a client, and forgets that it was banned.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_unban(
+    config: Option<&ApusConfig>,
+    address: *const c_char,
+) -> ApusStatus {
+    status("apus_config_unban", || {
+        let config = config.ok_or_else(|| CallError::null("config"))?;
+        config.shared.bans.unban(client(address)?);
+        Ok(())
+    })
+}
+
+/// Puts a site of a configuration, named by its `name`, into maintenance or out of it, whatever its `maintenance` says, while it is
+/// served. APUS_INVALID is a site that the configuration does not have.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_maintenance(
+    config: Option<&ApusConfig>,
+    site: *const c_char,
+    on: bool,
+) -> ApusStatus {
+    status("apus_config_maintenance", || {
+        let config = config.ok_or_else(|| CallError::null("config"))?;
+        let site = name(site, "site")?;
+        if !config.plan.sites.iter().any(|other| other.name == site) {
+            return Err(CallError::invalid(
+                "the name of a site",
+                format!("{site:?}"),
+                "see `name` of [[sites]]",
+            ));
+        }
+        let state = if on {
+            MaintenanceState::On
+        } else {
+            MaintenanceState::Off
+        };
+        config.shared.maintenance.of(site).set(Some(state));
+        Ok(())
+    })
+}
+
+fn client(address: *const c_char) -> Result<IpAddr, CallError> {
+    let address = name(address, "address")?;
+    address.parse().map_err(|_| {
+        CallError::invalid(
+            "an IP address",
+            format!("{address:?}"),
+            "as \"203.0.113.7\"",
+        )
     })
 }

@@ -1,6 +1,8 @@
 /* A server with the settings of its arguments, in any number and order:
  *
- * settings [listen ADDRESS] [tls POLICY CERTIFICATE KEY] [limit LIMIT VALUE] [config TOML]... */
+ * settings [listen ADDRESS] [tls POLICY CERTIFICATE KEY] [limit LIMIT VALUE] [config TOML]...
+ *
+ * Lines on its input: `ban ADDRESS`, `unban ADDRESS`, `on SITE` and `off SITE` for maintenance; each is followed by its status. */
 
 #include <apus.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@ int main(int argc, char **argv) {
   apus_app *app = apus_app_new();
   CHECK(apus_app_fallback(app, show_client, NULL));
   apus_server *server = apus_server_new(app);
+  apus_config *config = NULL;
   for (char **at = argv + 1; at < argv + argc;) {
     if (!strcmp(at[0], "listen")) {
       CHECK(apus_server_listen(server, at[1]));
@@ -46,9 +49,9 @@ int main(int argc, char **argv) {
       CHECK(apus_server_limit(server, atoi(at[1]), strtoull(at[2], NULL, 10)));
       at += 3;
     } else {
-      apus_config *config = apus_config_parse(at[1], APUS_NTS, NULL);
-      CHECK(apus_server_config(server, config));
       apus_config_free(config);
+      config = apus_config_parse(at[1], APUS_NTS, NULL);
+      CHECK(apus_server_config(server, config));
       at += 2;
     }
   }
@@ -60,8 +63,18 @@ int main(int argc, char **argv) {
   printf("\n%s\n", status);
   apus_string_free(status);
   fflush(stdout);
-  while (getchar() != EOF) {
+  char line[128], verb[16], what[100];
+  while (fgets(line, sizeof line, stdin)) {
+    if (sscanf(line, "%15s %99s", verb, what) != 2) {
+      continue;
+    }
+    apus_status done = !strcmp(verb, "ban")     ? apus_config_ban(config, what, 600)
+                       : !strcmp(verb, "unban") ? apus_config_unban(config, what)
+                                                : apus_config_maintenance(config, what, !strcmp(verb, "on"));
+    printf("%s\n", done == APUS_OK ? "done" : apus_last_error());
+    fflush(stdout);
   }
+  apus_config_free(config);
   apus_server_free(server);
   return 0;
 }

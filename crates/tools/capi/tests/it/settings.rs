@@ -184,3 +184,71 @@ fn the_global_part_of_a_configuration_is_that_of_the_server() {
     assert_eq!(get_with(started.ports[0], "/", fields).status(), 200);
     started.program.end();
 }
+
+#[test]
+fn rules_limits_access_bans_and_maintenance_of_a_configuration_hold_in_a_library() {
+    let toml = r#"
+[global]
+trusted_proxies = "127.0.0.1"
+[[sites]]
+name = "a"
+listen = ["127.0.0.1:0"]
+return = { status = 200, text = "served" }
+rules = [
+    { when = 'path == "/trap"', ban = "10m" },
+    { when = 'path matches "/admin/**"', deny = 410 },
+    { when = 'path == "/closed"', close = true },
+    { when = 'path == "/counted"', limit = "counted" },
+]
+limits = [{ name = "counted", rate = "1/h", by_rules = true }]
+[[sites.locations]]
+path = "/"
+return = { status = 200, text = "served" }
+[[sites.locations]]
+path = "/staff/"
+allow = "203.0.113.9"
+return = { status = 200, text = "staff" }
+"#;
+    let mut started = start(&["config", toml]);
+    let port = started.ports[0];
+    let of = |client: &str, path: &str| {
+        let reply = get_with(port, path, &format!("X-Forwarded-For: {client}\r\n"));
+        reply.status()
+    };
+    for (client, path, status) in [
+        ("203.0.113.1", "/", 200),
+        ("203.0.113.1", "/admin/x", 410),
+        ("203.0.113.1", "/counted", 200),
+        ("203.0.113.1", "/counted", 429),
+        ("203.0.113.1", "/staff/", 403),
+        ("203.0.113.9", "/staff/", 200),
+        ("203.0.113.2", "/trap", 403),
+        ("203.0.113.2", "/", 403),
+    ] {
+        assert_eq!(of(client, path), status, "{client} {path}");
+    }
+    let mut stream = connect(port);
+    stream
+        .write_all(b"GET /closed HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut response = Vec::new();
+    // In order, or by a reset.
+    let _ = stream.read_to_end(&mut response);
+    assert_eq!(response, b"");
+    for (line, result, client, status) in [
+        ("unban 203.0.113.2", "done", "203.0.113.2", 200),
+        ("ban 203.0.113.3", "done", "203.0.113.3", 403),
+        ("ban ::ffff:203.0.113.4", "done", "203.0.113.4", 403),
+        ("ban 127.0.0.1", "never", "203.0.113.1", 200),
+        ("ban nobody", "an IP address", "203.0.113.1", 200),
+        ("on a", "done", "203.0.113.1", 503),
+        ("on b", "the name of a site", "203.0.113.1", 503),
+        ("off a", "done", "203.0.113.1", 200),
+    ] {
+        started.program.send(line);
+        let said = started.program.line();
+        assert!(said.contains(result), "{line}: {said}");
+        assert_eq!(of(client, "/"), status, "{line}");
+    }
+    started.program.end();
+}
