@@ -8,6 +8,7 @@ mod limits;
 mod maintenance;
 mod own_files;
 mod privileges;
+mod recipes;
 mod request_facts;
 mod request_ids;
 mod rules;
