@@ -193,7 +193,9 @@ def static(request):
     path = urllib.parse.unquote(urllib.parse.unquote(request.path)).replace("\\", "/").replace("http://localhost", "")
     if request.path.startswith("/private/"):
         return b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
-    file = Path(f"{FOLDER / 'only' if (request.field('host') or '').lower().startswith('only.test') else SITE}/{path}")
+    host = (request.field("host") or "").lower()
+    root = next((FOLDER / name for name in ("only", "guarded") if host.startswith(f"{name}.test")), SITE)
+    file = Path(f"{root}/{path}")
     if (request.field("host") or "").lower().startswith("whole.test"):
         file = Path(f"{FOLDER}/{path}")
     if path.startswith("/docs"):

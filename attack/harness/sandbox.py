@@ -94,6 +94,10 @@ class Sandbox:
             self.write(f"site/many-{number}.txt", text)
         self.write("site/large.bin", b"x" * LARGE_BYTES)
         self.write("site/files/a.txt", "a")
+        self.write("guarded/index.html", HELLO)
+        self.write("guarded/admin/a.txt", SECRET)
+        self.write("guarded/staff/a.txt", "staff")
+        self.write("guarded/limited/a.txt", "limited")
         self.write("site/smuggled", "what was smuggled")
         self.write("site/private/a.txt", SECRET)
         for name in ("outside/a.txt", "a.txt", "site/.env", "site/.git/config", "site/.htaccess"):

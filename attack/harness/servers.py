@@ -24,6 +24,33 @@ trusted_proxies = "{trusted}"
 acme_folder = "acme"
 cache = {{ dir = "apus-cache", size = 200 }}
 
+[[global.rules]]
+name = "host"
+when = 'host == "closed.test"'
+deny = 403
+
+[[sites]]
+name = "guarded"
+server_name = ["guarded.test", "closed.test"]
+listen = ["127.0.0.1:{clear}"]
+listen_tls = ["127.0.0.1:{tls}"]
+root = "guarded"
+tls = {{ cert = "localhost.pem", key = "localhost.key" }}
+rules = [
+    {{ name = "path", when = 'path matches "/admin/**"', deny = 403 }},
+    {{ name = "client", when = "client in 127.0.0.66", deny = 403 }},
+    {{ name = "trap", when = 'path == "/trap"', ban = "10m" }},
+    {{ name = "key", when = 'header.x-key == "bad" or cookie.role == "bad" or query.key == "bad" or method == "DELETE"', deny = 403 }},
+]
+
+[[sites.locations]]
+path = "/staff/"
+allow = "127.0.0.77"
+
+[[sites.locations]]
+path = "/limited/"
+limits = [{{ name = "limited", rate = "3/h" }}]
+
 [[sites]]
 name = "attacked"
 server_name = ["localhost", "_"]
@@ -114,6 +141,14 @@ acme_on_demand = {{ ask = "http://127.0.0.1:{origin}/may-have-certificate" }}
 """
 
 APUS_PHP = """
+[[sites]]
+name = "guarded-php"
+server_name = "guarded-php.test"
+listen = ["127.0.0.1:{clear}"]
+root = "php-site"
+php_fastcgi = "{socket}"
+rules = [{{ when = 'path == "/echo.php"', deny = 403 }}]
+
 [[sites]]
 name = "php"
 server_name = "php.test"
@@ -345,6 +380,7 @@ class Apus(Server):
         self.program = shutil.which("php-cgi8.2") or shutil.which("php-cgi")
         self.features = frozenset({
             attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.HTTP3, attack.PROCESS, attack.ON_DEMAND,
+            attack.RULES,
             *([attack.PHP] if self.socket else []), *([attack.RESIDENT] if self.program else [])})
 
     def prepare(self):
@@ -428,7 +464,7 @@ class Careless(Server):
     """The server of `--self-check`, which no attack may spare."""
 
     program = "python3"
-    features = frozenset({attack.STATIC, attack.PROXY, attack.CACHE, attack.TLS, attack.HTTP2, attack.PROCESS})
+    features = frozenset({attack.STATIC, attack.PROXY, attack.CACHE, attack.TLS, attack.HTTP2, attack.PROCESS, attack.RULES})
 
     def __init__(self, sandbox, origin):
         super().__init__("careless", sandbox, origin)
