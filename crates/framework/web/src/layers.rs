@@ -37,7 +37,9 @@ pub use apus_layers::{
     RequireClientCertificate, SecurityHeaders, Timeout,
 };
 #[cfg(feature = "rate-limit")]
-pub use apus_layers::{ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit};
+pub use apus_layers::{
+    BandwidthLimit, ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit,
+};
 
 #[cfg(feature = "compress")]
 pub use apus_compress::Compression;

@@ -40,8 +40,10 @@ struct ResponseAttachments {
     origin: Option<ResponseOrigin>,
     is_internal_removed: bool,
     value: Option<Box<dyn Any>>,
+    wrappers: Vec<BodyWrapper>,
 }
 
+type BodyWrapper = Box<dyn FnOnce(Body) -> Body>;
 type Observer = Box<dyn FnOnce(&Completion)>;
 
 /// How a response ended.
@@ -202,6 +204,27 @@ impl Response {
     /// Takes the body, and leaves an empty one.
     pub fn take_body(&mut self) -> Body {
         std::mem::take(&mut self.body)
+    }
+
+    /// Has `wrap` change the body when it is sent, after all services have changed it: a limit on bandwidth counts the bytes of the content
+    /// coding. The length has to stay the same.
+    pub fn wrap_when_sent(&mut self, wrap: impl FnOnce(Body) -> Body + 'static) {
+        self.attachments
+            .get_or_insert_default()
+            .wrappers
+            .push(Box::new(wrap));
+    }
+
+    /// Takes the body as it is sent to a client, with the changes of [`Response::wrap_when_sent`].
+    pub fn take_body_to_send(&mut self) -> Body {
+        let body = self.take_body();
+        match &mut self.attachments {
+            None => body,
+            Some(attachments) => {
+                let wrappers = std::mem::take(&mut attachments.wrappers);
+                wrappers.into_iter().fold(body, |body, wrap| wrap(body))
+            }
+        }
     }
 
     /// Whether the body has the content coding that the client gets, and `Vary` names the fields that it

@@ -1,6 +1,7 @@
 //! `Bans`: which addresses are banned now, for all workers, without locks.
 //!
-//! Single clients are in a [`KeyTable`], whose values are the end of the ban and how often the client was banned. Networks of
+//! Single clients are in a [`KeyTable`], whose values are the end of the ban and how often the client was banned. A client has two places
+//! in it, so that newcomers need not take the place of a ban that is in force. Networks of
 //! operators and of lists are in sets that are replaced as a whole.
 
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use crate::banned_network::BannedNetwork;
-use crate::key_table::KeyTable;
+use crate::key_table::{Key, KeyTable};
 
 /// The bits of a value that count the bans of a client.
 const TIMES_BITS: u32 = 6;
@@ -180,7 +181,7 @@ impl Bans {
         let at = milliseconds(now);
         let forget = milliseconds(settings.forget_after);
         let mut made = (Duration::ZERO, 0);
-        let entered = table.update(table.key(network), |held| {
+        let entered = table.update(place(table, network, at), |held| {
             let (end, times) = held.map_or((0, 0), unpacked);
             if end > at {
                 return Err(());
@@ -230,7 +231,8 @@ impl Bans {
             0 => 0,
             left => milliseconds(self.started.elapsed()).saturating_add(left),
         };
-        let key = table.key(BannedNetwork::of_client(client));
+        let now = milliseconds(self.started.elapsed());
+        let key = place(table, BannedNetwork::of_client(client), now);
         let times = u64::from(times).min(MAX_TIMES);
         let _ = table.update(key, |_| Ok::<_, ()>(packed(end, times)));
         if end > 0 {
@@ -267,10 +269,11 @@ impl Bans {
     }
 
     fn clients(&self) -> &KeyTable {
-        // Twice as large as needed: a bucket that is full would give up bans that are in force.
+        // Twice as large as needed: with two places for each client, and two of seven slots in use on average, no bucket is full of bans
+        // in force before there are more of them than `most`.
         let most = self.settings.load().most;
         self.clients
-            .get_or_init(|| KeyTable::new(most.saturating_mul(2)))
+            .get_or_init(|| KeyTable::kept_by_value(most.saturating_mul(2)))
     }
 
     fn raise(&self, end: u64) {
@@ -300,13 +303,33 @@ impl Bans {
         let Some(table) = self.clients.get() else {
             return false;
         };
-        let held = table.value(table.key(BannedNetwork::of_client(client)));
-        held.is_some_and(|held| unpacked(held).0 > at)
+        let places = places(table, BannedNetwork::of_client(client));
+        let mut held = places.into_iter().filter_map(|place| table.value(place));
+        held.any(|held| unpacked(held).0 > at)
     }
 
     #[cfg(test)]
     pub(crate) fn is_banned_at(&self, client: IpAddr, now: Duration) -> bool {
         self.is_found(self.state.load(Ordering::Relaxed), client, now)
+    }
+}
+
+/// The two places that the ban of a client may have in a table.
+fn places(table: &KeyTable, network: BannedNetwork) -> [Key; 2] {
+    [table.key((0_u8, network)), table.key((1_u8, network))]
+}
+
+/// The place of a client in a table: where it is, or where no ban that is in force has to give way.
+fn place(table: &KeyTable, network: BannedNetwork, now: u64) -> Key {
+    let [first, second] = places(table, network);
+    if table.value(first).is_some() {
+        return first;
+    }
+    let is_in_force = packed(now.saturating_add(1), 0);
+    if table.value(second).is_some() || !table.has_room(first, is_in_force) {
+        second
+    } else {
+        first
     }
 }
 
@@ -339,6 +362,29 @@ mod tests {
         let (bans, made) = Bans::new();
         bans.configure(settings);
         (bans, made)
+    }
+
+    #[test]
+    fn running_bans_outlive_newcomers_up_to_the_most_bans() {
+        for most in [3, 100, 20_000_u32] {
+            let (bans, _made) = configured(BanSettings {
+                most: usize::try_from(most).unwrap(),
+                ..BanSettings::default()
+            });
+            let client = |number: u32| IpAddr::from(std::net::Ipv4Addr::from_bits(number));
+            let minute = HOUR / 60;
+            // Others that are over, and were asked about often, take no place.
+            for number in most..3 * most {
+                bans.ban_at(client(number), minute, "", HOUR);
+                bans.ban_at(client(number), minute, "", HOUR);
+            }
+            for number in 0..most {
+                let time = minute * (1 + number % 7);
+                bans.ban_at(client(number), time, "", 2 * HOUR);
+            }
+            let lost = (0..most).filter(|number| !bans.is_banned_at(client(*number), 2 * HOUR));
+            assert_eq!(lost.count(), 0, "of {most}");
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Key(u64);
 pub struct KeyTable {
     buckets: Box<[Bucket]>,
     hasher: RandomState,
+    /// Whether the key with the lowest value gives way, however often it was used.
+    keeps_by_value: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +58,26 @@ impl KeyTable {
                 .take(buckets)
                 .collect(),
             hasher: RandomState::new(),
+            keeps_by_value: false,
         }
+    }
+
+    /// As [`KeyTable::new`], but in a full bucket the key with the lowest value gives way, however often others were used.
+    pub fn kept_by_value(keys: usize) -> Self {
+        Self {
+            keeps_by_value: true,
+            ..Self::new(keys)
+        }
+    }
+
+    /// Whether a key can enter without taking the place of one whose value is at least this.
+    pub fn has_room(&self, key: Key, least: u64) -> bool {
+        self.bucket(key).is_some_and(|bucket| {
+            let mut slots = bucket.keys.iter().zip(&bucket.values);
+            slots.any(|(held, value)| {
+                held.load(Ordering::Acquire) == 0 || value.load(Ordering::Acquire) < least
+            })
+        })
     }
 
     /// The key of these parts, such as a limit and an address.
@@ -95,7 +116,9 @@ impl KeyTable {
                 std::hint::spin_loop();
                 continue;
             };
-            bucket.count_use(slot);
+            if !self.keeps_by_value {
+                bucket.count_use(slot);
+            }
             let new = change(Some(held))?;
             // If the key gave way meanwhile to one with the very same value, this is counted for that one.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -117,6 +140,7 @@ impl KeyTable {
     pub fn resized(&self, keys: usize) -> Self {
         let resized = Self {
             hasher: self.hasher.clone(),
+            keeps_by_value: self.keeps_by_value,
             ..Self::new(keys)
         };
         for bucket in &self.buckets {

@@ -5,13 +5,14 @@
 //! - `bans`: which addresses are banned, by [`Bans`], which workers ask; `ban_book`: their list, which commands change and a restart keeps.
 //!   `banned_network`, `network_list`: networks, and lists of them as text.
 //! - `key_table`: a number for each key, in bounded memory that all workers share without locks.
-//! - `rate`: limits on rates, by GCRA.
+//! - `rate`: limits on rates, by GCRA. `bandwidth`: limits on bytes in a second.
 //! - `concurrency`: limits on what happens at once, with a queue.
 //! - `limit_state`: what a limit has counted, and the limits whose states a new configuration continues with.
 
 #![forbid(unsafe_code)]
 
 mod ban_book;
+mod bandwidth;
 mod banned_network;
 mod bans;
 mod concurrency;
@@ -21,6 +22,7 @@ mod network_list;
 mod rate;
 
 pub use ban_book::{BanBook, DamagedBans};
+pub use bandwidth::{Bandwidth, BandwidthShare};
 pub use banned_network::BannedNetwork;
 pub use bans::{Ban, BanResult, BanSettings, Bans};
 pub use concurrency::{

@@ -1,6 +1,7 @@
 //! Limits on rates, by the generic cell rate algorithm (ITU-T I.371): a request is allowed if its theoretical arrival time is not
 //! further ahead than the burst. One number for each key says all.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::key_table::{Key, KeyTable};
@@ -123,6 +124,46 @@ impl Rate {
         });
     }
 
+    /// Whether a unit is left for what is charged later, and takes nothing.
+    ///
+    /// # Errors
+    /// None is: how long until one is there.
+    pub fn check(
+        &self,
+        table: &KeyTable,
+        key: Key,
+        now: Duration,
+    ) -> Result<RateDecision, Duration> {
+        let (now, whole) = (nanoseconds(now), self.whole());
+        let written = table.value(key).unwrap_or_default();
+        let ahead = written.saturating_sub(now).min(self.most_charged());
+        let exceeds = ahead.saturating_add(self.interval).saturating_sub(whole);
+        if exceeds > 0 {
+            return Err(Duration::from_nanos(exceeds));
+        }
+        Ok(RateDecision {
+            remaining: whole.saturating_sub(ahead) / self.interval,
+            reset: Duration::from_nanos(ahead),
+            wait: Duration::ZERO,
+        })
+    }
+
+    /// Takes units of which it was known only afterwards how many they are, also if they exceed what is left. More than ten times the burst
+    /// is not owed.
+    pub fn charge(&self, table: &KeyTable, key: Key, units: u64, now: Duration) {
+        let now = nanoseconds(now);
+        let cost = self.interval.saturating_mul(units);
+        let latest = now.saturating_add(self.most_charged());
+        let _ = table.update(key, |held| {
+            let arrival = held.unwrap_or_default().max(now);
+            Ok::<_, Infallible>(arrival.saturating_add(cost).min(latest))
+        });
+    }
+
+    fn most_charged(&self) -> u64 {
+        self.whole().saturating_mul(10)
+    }
+
     fn whole(&self) -> u64 {
         self.interval.saturating_mul(self.burst)
     }
@@ -240,6 +281,27 @@ mod tests {
         assert!(fast.take(&table, key, 1, SECOND + 100 * MS).is_err());
         let _ = fast.take(&table, table.key("b"), 10, SECOND);
         assert!(slow.take(&table, table.key("b"), 9, SECOND).is_ok());
+    }
+
+    #[test]
+    fn what_is_charged_later_is_refused_from_the_unit_that_exceeds_the_burst() {
+        let (table, rate) = (KeyTable::new(10), Rate::new(10, SECOND).with_burst(3));
+        let key = table.key("a");
+        let left = |at| rate.check(&table, key, at).map(|left| left.remaining);
+        for expected in [3, 3] {
+            assert_eq!(left(SECOND), Ok(expected));
+        }
+        rate.charge(&table, key, 2, SECOND);
+        assert_eq!(left(SECOND), Ok(1));
+        rate.charge(&table, key, 1, SECOND);
+        assert_eq!(left(SECOND), Err(100 * MS));
+        assert_eq!(left(SECOND + 99 * MS), Err(MS));
+        assert_eq!(left(SECOND + 100 * MS), Ok(1));
+        // A charge is never refused, and no more is owed than ten bursts.
+        rate.charge(&table, key, 10, SECOND);
+        assert_eq!(left(SECOND), Err(1100 * MS));
+        rate.charge(&table, key, 1_000_000, SECOND);
+        assert_eq!(left(SECOND), Err(2800 * MS));
     }
 
     #[test]

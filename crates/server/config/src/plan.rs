@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use apus_access::LimitStates;
+use apus_access::{Bans, LimitStates};
 use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
@@ -267,10 +268,13 @@ impl ServerPlan {
         }
     }
 
-    /// Continues what the limits of an earlier configuration have counted.
-    pub fn continue_limits(&self, states: &LimitStates) {
+    /// Continues what the limits of an earlier configuration have counted, and has those that ban clients do so here.
+    pub fn continue_limits(&self, states: &LimitStates, bans: Option<&Arc<Bans>>) {
         for (site, location, limit) in self.limits() {
             limit.continue_in(states, site, location);
+            if let Some(bans) = bans {
+                limit.use_bans(bans);
+            }
         }
     }
 

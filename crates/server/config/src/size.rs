@@ -178,7 +178,7 @@ impl<const UNIT: u64, const MIN: u64, const MAX: u64> KeyType for Size<UNIT, MIN
 }
 
 /// A size like `16M` or `512 KB`, in bytes.
-struct SizeWithUnit(u64);
+pub(super) struct SizeWithUnit(pub(super) u64);
 
 impl StringType for SizeWithUnit {
     const EXPECTED: &'static str = "a size like \"512K\", \"16M\" or \"1.5 GB\"";

@@ -1,6 +1,7 @@
 //! Limits on the requests of a client at once: 503 (RFC 9110 section 15.6.4), with a queue in which clients take turns.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use apus_access::{Concurrency, ConcurrencyPlace, LimitOutcome, PlaceAttempt, WaitingPlace};
@@ -74,6 +75,15 @@ impl ConcurrentRequests {
         self
     }
 
+    /// Bans a client after so many refusals, at least one, of which one is forgotten again and again: all of them within ten minutes. The
+    /// ban is longer if the client was banned before. A server of `apus.toml` has bans; elsewhere, [`LimitHandle::use_bans`] says
+    /// where. Use it with a key of clients, or clients are banned for what others did.
+    #[must_use]
+    pub fn ban_after(mut self, refusals: u32, time: Duration) -> Self {
+        self.limit.set_ban(refusals, time);
+        self
+    }
+
     /// Only counts what would be refused, and logs it. Requests that would wait go on at once, and count as running.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
@@ -114,8 +124,13 @@ impl ConcurrentRequests {
         })
     }
 
-    fn refuse(&self, partition: Partition, rendering: &Rendering) -> Response {
-        self.limit.count(LimitOutcome::Refused);
+    fn refuse(
+        &self,
+        partition: Partition,
+        rendering: &Rendering,
+        client: Option<IpAddr>,
+    ) -> Response {
+        self.limit.refuse(client);
         let mut response = rendering.respond(self.limit.error(self.status, RETRY_AFTER));
         self.fields
             .write(response.headers_mut(), partition, 0, None);
@@ -157,7 +172,10 @@ impl ConcurrentRequests {
                 let response = next.call(request);
                 self.pass(place, partition, response).wait().await
             }
-            None => self.refuse(partition, &next.rendering(&request)),
+            None => {
+                let rendering = next.rendering(&request);
+                self.refuse(partition, &rendering, request.client().ip)
+            }
         }
     }
 }
@@ -215,7 +233,11 @@ impl Middleware<()> for ConcurrentRequests {
                 };
                 ResponseFuture::later(async move { limit.wait(waiting, about).await })
             }
-            PlaceAttempt::Full => self.refuse(partition, &next.rendering(&request)).into(),
+            PlaceAttempt::Full => {
+                let rendering = next.rendering(&request);
+                self.refuse(partition, &rendering, request.client().ip)
+                    .into()
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # The layers
 //!
-//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `timeout`, `request_id`, `log`,
+//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `bandwidth_limit` (by `paced_body`), `timeout`, `request_id`, `log`,
 //! `maintenance`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
 //! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT, signed URLs, and the secret of an application (`key`).
@@ -38,6 +38,8 @@ mod access;
 mod any_of;
 #[cfg(feature = "auth")]
 pub mod auth;
+#[cfg(feature = "rate-limit")]
+mod bandwidth_limit;
 mod catch_panic;
 mod client_certificate;
 #[cfg(any(feature = "auth", feature = "rate-limit"))]
@@ -59,6 +61,8 @@ mod maintenance;
 mod metrics;
 mod network_access;
 #[cfg(feature = "rate-limit")]
+mod paced_body;
+#[cfg(feature = "rate-limit")]
 mod rate_limit;
 mod readiness;
 mod referers;
@@ -68,6 +72,8 @@ mod timeout;
 
 pub use access::{AccessCheck, AccessDecision, AccessGrant};
 pub use any_of::AnyOf;
+#[cfg(feature = "rate-limit")]
+pub use bandwidth_limit::BandwidthLimit;
 pub use catch_panic::CatchPanic;
 pub use client_certificate::RequireClientCertificate;
 #[cfg(feature = "rate-limit")]

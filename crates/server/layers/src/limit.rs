@@ -1,10 +1,11 @@
 //! What limits on rates and on requests at once have in common: their state, their counters, and what they say.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use apus_access::{LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates};
+use apus_access::{Bans, LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates, Rate};
 use apus_handler::Error;
 use apus_http::response_head::decimal;
 use apus_http::trace::{self, Step, StepKind};
@@ -12,6 +13,7 @@ use apus_http::{Headers, Request, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::client_network::client_network;
 use crate::limit_key::{KeyValue, LimitKey};
 
 /// The keys that a limit remembers unless it is told otherwise.
@@ -31,8 +33,24 @@ pub struct LimitHandle {
     /// About how many keys it remembers; 0 for a limit that remembers no more than what runs.
     pub(crate) keys: usize,
     pub(crate) is_dry_run: bool,
+    ban: Option<LimitBan>,
     state: Arc<OnceLock<Arc<LimitState>>>,
 }
+
+/// The ban of clients that a limit refuses too often.
+#[derive(Clone)]
+struct LimitBan {
+    time: Duration,
+    /// The refusals before the one that bans, which are forgotten evenly; `None` if the first one bans.
+    refusals: Option<Rate>,
+    bans: Arc<OnceLock<Arc<Bans>>>,
+}
+
+/// The time in which the refusals that lead to a ban are forgotten.
+const REFUSALS_FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// The keys of clients that are refused are other ones than those of requests.
+const REFUSED: u8 = 2;
 
 /// Marks a request that a dry run would have refused: the dry runs further in do not count it, as it would not have come to them.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +63,7 @@ impl LimitHandle {
             key: LimitKey::client(),
             keys,
             is_dry_run: false,
+            ban: None,
             state: Arc::default(),
         }
     }
@@ -54,6 +73,46 @@ impl LimitHandle {
         let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
         let plain: String = name.chars().filter(|byte| is_plain(*byte)).collect();
         self.name = plain.into();
+    }
+
+    /// Bans a client after so many refusals, at least one.
+    pub(crate) fn set_ban(&mut self, refusals: u32, time: Duration) {
+        let before = u64::from(refusals.saturating_sub(1));
+        let rate = || Rate::new(before, REFUSALS_FORGOTTEN);
+        self.ban = Some(LimitBan {
+            time,
+            refusals: (before > 0).then(rate),
+            bans: Arc::default(),
+        });
+        self.keys = if self.keys == 0 {
+            REMEMBERED_KEYS
+        } else {
+            self.keys
+        };
+        self.reset();
+    }
+
+    /// Where it bans clients, if it does. Without effect after the first call.
+    pub fn use_bans(&self, bans: &Arc<Bans>) {
+        if let Some(ban) = &self.ban {
+            ban.bans.get_or_init(|| Arc::clone(bans));
+        }
+    }
+
+    /// Counts a refusal, and bans the client if it was refused often.
+    pub(crate) fn refuse(&self, client: Option<IpAddr>) {
+        self.count(LimitOutcome::Refused);
+        let (Some(ban), Some(client)) = (&self.ban, client) else {
+            return;
+        };
+        let table = &self.state().times;
+        let is_often = ban.refusals.is_none_or(|rate| {
+            let key = table.key((REFUSED, client_network(client)));
+            rate.take(table, key, 1, apus_clock::monotonic()).is_err()
+        });
+        if let Some(bans) = ban.bans.get().filter(|_| is_often) {
+            bans.ban(client, ban.time, &format!("limit {}", self.name));
+        }
     }
 
     /// Begins with a state of its own: limits that were cloned before have another one.
@@ -166,10 +225,19 @@ pub(crate) struct PolicyFields {
 }
 
 impl PolicyFields {
-    /// Of so many requests in a time.
-    pub(crate) fn requests(name: &Arc<str>, quota: u64, window: Duration) -> Self {
+    /// Of so many requests in a time, or of another unit.
+    pub(crate) fn quota(
+        name: &Arc<str>,
+        quota: u64,
+        (window, unit): (Duration, Option<&str>),
+    ) -> Self {
+        let window = seconds(window);
+        let policy = match unit {
+            None => format!("\"{name}\";q={quota};w={window}"),
+            Some(unit) => format!("\"{name}\";q={quota};qu=\"{unit}\";w={window}"),
+        };
         Self {
-            policy: format!("\"{name}\";q={quota};w={}", seconds(window)).into(),
+            policy: policy.into(),
             state: format!("\"{name}\";r=").into(),
         }
     }
@@ -286,7 +354,7 @@ mod tests {
         let mut limit = LimitHandle::new(1);
         limit.set_name("a\"b-_7 é");
         let second = Duration::from_secs(1);
-        let fields = PolicyFields::requests(&limit.name, 3, 9 * second + second / 2);
+        let fields = PolicyFields::quota(&limit.name, 3, (9 * second + second / 2, None));
         let written = |partition, left, reset| {
             let mut headers = Headers::new();
             fields.write(&mut headers, partition, left, reset);

@@ -34,6 +34,8 @@ enum KeyPart {
     Client,
     /// The network of the client: 24 bits of an IPv4 address, 48 of an IPv6 address.
     Network,
+    /// The connection.
+    Connection,
     /// A fact of the request.
     Fact(Fact),
 }
@@ -85,7 +87,7 @@ impl LimitKey {
         Self(KeyKind::Function(Arc::new(key)))
     }
 
-    /// The facts of these names together: `client`, `network`, `all`, `host`, `path`, `header.x-api-key`, `cookie.session`, `user`.
+    /// The facts of these names together: `client`, `network`, `connection`, `all`, `host`, `path`, `header.x-api-key`, `cookie.session`, `user`.
     ///
     /// # Errors
     /// A name is none of a fact that requests can be counted by.
@@ -106,6 +108,11 @@ impl LimitKey {
         matches!(&self.0, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
     }
 
+    /// Whether it tells clients apart by their addresses.
+    pub fn has_client(&self) -> bool {
+        matches!(&self.0, KeyKind::Parts(parts) if parts.contains(&KeyPart::Client))
+    }
+
     /// Whether it is one text, so that other rates can be given to some of its values.
     pub fn is_one_text(&self) -> bool {
         matches!(&self.0, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Fact(_)]))
@@ -123,7 +130,7 @@ impl LimitKey {
         };
         if is_there {
             let is_plain = matches!(&self.0, KeyKind::Parts(parts)
-                if matches!(**parts, [KeyPart::Client | KeyPart::All]));
+                if matches!(**parts, [KeyPart::Client | KeyPart::All | KeyPart::Connection]));
             return Some(KeyValue { bytes, is_plain });
         }
         bytes.clear();
@@ -149,6 +156,7 @@ impl KeyPart {
             "all" => return Ok(Self::All),
             "client" => return Ok(Self::Client),
             "network" => return Ok(Self::Network),
+            "connection" => return Ok(Self::Connection),
             _ => {}
         }
         let fact = Fact::parse(name).ok_or_else(|| InvalidLimitKey::Unknown(name.to_owned()))?;
@@ -183,6 +191,11 @@ impl KeyPart {
                 }
                 None => false,
             },
+            Self::Connection => {
+                bytes.push(CONNECTION);
+                bytes.extend_from_slice(&request.connection().id.to_le_bytes());
+                true
+            }
             Self::Fact(fact) => write_fact(fact, request, bytes),
         }
     }
@@ -192,6 +205,7 @@ impl KeyPart {
 const TEXT: u8 = 0;
 const CLIENT: u8 = 1;
 const NETWORK: u8 = 2;
+const CONNECTION: u8 = 3;
 /// Where the bytes of a text begin: after its kind and its length.
 const TEXT_AT: usize = 9;
 
@@ -237,6 +251,7 @@ impl fmt::Display for LimitKey {
                         KeyPart::All => f.write_str("all")?,
                         KeyPart::Client => f.write_str("client")?,
                         KeyPart::Network => f.write_str("network")?,
+                        KeyPart::Connection => f.write_str("connection")?,
                         KeyPart::Fact(fact) => write!(f, "{fact}")?,
                     }
                 }

@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_access::{LimitOutcome, Rate, RateDecision};
+use apus_access::{Key, LimitOutcome, LimitState, Rate, RateDecision};
+use apus_conditions::{Condition, RequestFacts};
 use apus_handler::{Error, Middleware, Next, Rendering};
 use apus_http::{HeaderName, Request, Response, ResponseFuture, StatusCode};
 
@@ -31,6 +32,25 @@ pub struct RateLimit {
     quota: RateQuota,
     tiers: Arc<HashMap<Box<[u8]>, RateQuota>>,
     status: StatusCode,
+    counted: CountedUnits,
+}
+
+/// What a limit counts.
+#[derive(Clone, Debug)]
+enum CountedUnits {
+    /// Requests, when they come.
+    Requests,
+    /// Responses of which this holds, when they are known.
+    Responses(Arc<Condition>),
+    /// The bytes of the bodies of responses, of all or of those of which this holds, when they were sent.
+    Bytes(Option<Arc<Condition>>),
+}
+
+impl CountedUnits {
+    /// The unit of the quota in fields, if it is none of requests.
+    fn unit(&self) -> Option<&'static str> {
+        matches!(self, Self::Bytes(_)).then_some("content-bytes")
+    }
 }
 
 /// A rate, and the fields that tell it.
@@ -41,10 +61,10 @@ struct RateQuota {
 }
 
 impl RateQuota {
-    fn new(rate: Rate, name: &Arc<str>) -> Self {
+    fn new(rate: Rate, name: &Arc<str>, unit: Option<&str>) -> Self {
         Self {
             rate,
-            fields: PolicyFields::requests(name, rate.burst(), rate.window()),
+            fields: PolicyFields::quota(name, rate.burst(), (rate.window(), unit)),
         }
     }
 }
@@ -55,10 +75,11 @@ impl RateLimit {
     pub fn new(requests: u32, period: Duration) -> Self {
         let limit = LimitHandle::new(REMEMBERED_KEYS);
         Self {
-            quota: RateQuota::new(Rate::new(requests.into(), period), &limit.name),
+            quota: RateQuota::new(Rate::new(requests.into(), period), &limit.name, None),
             limit,
             tiers: Arc::default(),
             status: StatusCode::TOO_MANY_REQUESTS,
+            counted: CountedUnits::Requests,
         }
     }
 
@@ -93,7 +114,7 @@ impl RateLimit {
     }
 
     fn with_rate(mut self, rate: Rate) -> Self {
-        self.quota = RateQuota::new(rate, &self.limit.name);
+        self.quota = RateQuota::new(rate, &self.limit.name, self.counted.unit());
         self.limit.reset();
         self
     }
@@ -112,13 +133,37 @@ impl RateLimit {
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.limit.set_name(name);
-        self.quota = RateQuota::new(self.quota.rate, &self.limit.name);
+        self.renew_quotas()
+    }
+
+    /// Makes the fields anew.
+    fn renew_quotas(mut self) -> Self {
+        let unit = self.counted.unit();
+        self.quota = RateQuota::new(self.quota.rate, &self.limit.name, unit);
         let tiers = self.tiers.iter().map(|(value, quota)| {
-            let quota = RateQuota::new(quota.rate, &self.limit.name);
+            let quota = RateQuota::new(quota.rate, &self.limit.name, unit);
             (value.clone(), quota)
         });
         self.tiers = Arc::new(tiers.collect());
         self
+    }
+
+    /// Counts the responses of which a condition holds in place of requests, as `status in [401, 403]` for failed log-ins. The request after
+    /// the last response that was allowed is refused. Requests at the same time are not known to fail before they have.
+    #[must_use]
+    pub fn count_responses(mut self, condition: Condition) -> Self {
+        self.counted = CountedUnits::Responses(Arc::new(condition));
+        self.limit.reset();
+        self.renew_quotas()
+    }
+
+    /// Counts the bytes of the bodies of responses in place of requests, of all or of those of which a condition holds. The rate and the burst
+    /// are bytes then. A response is sent whole, and the requests after it are refused until there are bytes again.
+    #[must_use]
+    pub fn count_bytes(mut self, condition: Option<Condition>) -> Self {
+        self.counted = CountedUnits::Bytes(condition.map(Arc::new));
+        self.limit.reset();
+        self.renew_quotas()
     }
 
     /// Identifies clients by a header field, for example an API key, and clients without it, or with several, by address. A
@@ -146,7 +191,7 @@ impl RateLimit {
     /// request of another key counts for its client, so that nobody gains by making up keys.
     #[must_use]
     pub fn tier(mut self, key: &str, limit: &Self) -> Self {
-        let quota = RateQuota::new(limit.quota.rate, &self.limit.name);
+        let quota = RateQuota::new(limit.quota.rate, &self.limit.name, self.counted.unit());
         Arc::make_mut(&mut self.tiers).insert(key.as_bytes().into(), quota);
         self
     }
@@ -155,6 +200,15 @@ impl RateLimit {
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
+        self
+    }
+
+    /// Bans a client after so many refusals, at least one, of which one is forgotten again and again: all of them within ten minutes. The
+    /// ban is longer if the client was banned before. A server of `apus.toml` has bans; elsewhere, [`LimitHandle::use_bans`] says
+    /// where. Use it with a key of clients, or clients are banned for what others did.
+    #[must_use]
+    pub fn ban_after(mut self, refusals: u32, time: Duration) -> Self {
+        self.limit.set_ban(refusals, time);
         self
     }
 
@@ -197,6 +251,23 @@ impl RateLimit {
         }
     }
 
+    /// What the response to a request will be charged for.
+    fn charge(&self, request: &Request, rate: Rate, key: Key) -> Option<ResponseCharge> {
+        let needs_request = match &self.counted {
+            CountedUnits::Requests => return None,
+            CountedUnits::Responses(_) => true,
+            CountedUnits::Bytes(condition) => condition.is_some(),
+        };
+        Some(ResponseCharge {
+            request: needs_request.then(|| request.without_body()),
+            began: apus_clock::monotonic(),
+            counted: self.counted.clone(),
+            rate,
+            state: Arc::clone(self.limit.state()),
+            key,
+        })
+    }
+
     fn refusal(&self, wait: Duration, quota: &RateQuota, about: &Refused<'_>) -> Response {
         let mut response = about.rendering.respond(self.limit.error(self.status, wait));
         // The whole burst is there after the time until a request may come, and the time of the others.
@@ -207,6 +278,43 @@ impl RateLimit {
             .saturating_sub(rate.interval());
         let headers = response.headers_mut();
         quota.fields.write(headers, about.partition, 0, Some(reset));
+        response
+    }
+}
+
+/// What a response is charged for.
+struct ResponseCharge {
+    /// The request, for conditions.
+    request: Option<Request>,
+    began: Duration,
+    counted: CountedUnits,
+    rate: Rate,
+    state: Arc<LimitState>,
+    key: Key,
+}
+
+impl ResponseCharge {
+    fn of(self, mut response: Response) -> Response {
+        let condition = match &self.counted {
+            CountedUnits::Requests => return response,
+            CountedUnits::Responses(condition) => Some(condition),
+            CountedUnits::Bytes(condition) => condition.as_ref(),
+        };
+        let took = apus_clock::monotonic().saturating_sub(self.began);
+        if let (Some(condition), Some(request)) = (condition, &self.request)
+            && !condition.holds(&RequestFacts::new(request).with_response(&response, took))
+        {
+            return response;
+        }
+        let Self {
+            rate, state, key, ..
+        } = self;
+        let charge = move |units| rate.charge(&state.times, key, units, apus_clock::monotonic());
+        if matches!(self.counted, CountedUnits::Responses(_)) {
+            charge(1);
+        } else {
+            response.on_complete(move |completion| charge(completion.body_bytes));
+        }
         response
     }
 }
@@ -233,8 +341,13 @@ impl Middleware<()> for RateLimit {
         }
         let table = &self.limit.state().times;
         let key = table.key((REQUEST, &value.bytes));
-        let taken = quota.rate.take(table, key, 1, apus_clock::monotonic());
-        self.limit.note(&request, || shown(&taken, &quota.rate));
+        let now = apus_clock::monotonic();
+        let taken = match self.counted {
+            CountedUnits::Requests => quota.rate.take(table, key, 1, now),
+            _ => quota.rate.check(table, key, now),
+        };
+        self.limit
+            .note(&request, || shown(&taken, &quota.rate, &self.counted));
         let left = match taken {
             Ok(left) => left,
             Err(_) if self.limit.is_dry_run => {
@@ -242,7 +355,7 @@ impl Middleware<()> for RateLimit {
                 return next.call(request);
             }
             Err(wait) => {
-                self.limit.count(LimitOutcome::Refused);
+                self.limit.refuse(request.client().ip);
                 let about = Refused {
                     rendering: &next.rendering(&request),
                     partition: self.limit.partition(&value),
@@ -256,8 +369,12 @@ impl Middleware<()> for RateLimit {
             (true, false) => LimitOutcome::Delayed,
             (true, true) => LimitOutcome::WouldDelay,
         });
+        let charge = self.charge(&request, quota.rate, key);
         if self.limit.is_dry_run {
-            return next.call(request);
+            return match charge {
+                None => next.call(request),
+                Some(charge) => next.call_and_change(request, move |response| charge.of(response)),
+            };
         }
         let (fields, partition) = (quota.fields.clone(), self.limit.partition(&value));
         let write_fields = move |mut response: Response| {
@@ -265,6 +382,10 @@ impl Middleware<()> for RateLimit {
             fields.write(headers, partition, left.remaining, Some(left.reset));
             response
         };
+        if let Some(charge) = charge {
+            let change = move |response| write_fields(charge.of(response));
+            return next.call_and_change(request, change);
+        }
         if !waits {
             return next.call_and_change(request, write_fields);
         }
@@ -276,10 +397,15 @@ impl Middleware<()> for RateLimit {
 }
 
 /// A decision in words.
-fn shown(taken: &Result<RateDecision, Duration>, rate: &Rate) -> String {
+fn shown(taken: &Result<RateDecision, Duration>, rate: &Rate, counted: &CountedUnits) -> String {
+    let units = match counted {
+        CountedUnits::Requests => "requests",
+        CountedUnits::Responses(_) => "counted responses",
+        CountedUnits::Bytes(_) => "bytes",
+    };
     match taken {
         Ok(left) if left.wait.is_zero() => {
-            format!("{} of {} requests are left", left.remaining, rate.burst())
+            format!("{} of {} {units} are left", left.remaining, rate.burst())
         }
         Ok(left) => format!("the request waits for {:?}", left.wait),
         Err(wait) => format!("the limit is exceeded for {wait:?}"),

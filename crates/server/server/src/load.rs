@@ -398,7 +398,7 @@ impl PlanLoader {
         let cache;
         let (logs, origins) = match access_logs {
             Some(logs) => {
-                config.continue_limits(&self.limits);
+                config.continue_limits(&self.limits, self.bans.as_ref());
                 if config.caches().next().is_some() {
                     self.open_cache(&config.global.cache)?;
                 }

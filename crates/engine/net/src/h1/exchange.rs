@@ -200,7 +200,7 @@ impl Http1Connection<'_> {
         if tunnel.is_none() {
             refuse_without_tunnel(response, kind);
         }
-        let body = response.take_body();
+        let body = response.take_body_to_send();
         let (framing, head_bytes) =
             self.encode_head(response.status(), response.headers(), body.len());
         self.framing_bytes = 0;

@@ -110,7 +110,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         let mut observed = CompletionObservers::of(&mut response, self.arrived);
         let body = match tunnel {
             Some(_) => Body::Empty,
-            None => response.take_body(),
+            None => response.take_body_to_send(),
         };
         let (date, server) = (self.worker.clock.date(), self.worker.server_field());
         let head = ResponseHead {

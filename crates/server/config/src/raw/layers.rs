@@ -9,10 +9,14 @@ use super::{YEAR, not_given};
 use crate::description::TypeDescription;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, choices, keys};
+use crate::size::Bytes;
 use crate::source::Setting;
-use crate::string_type::limit::{LimitFact, LimitName, RateText, RefusalStatus};
+use crate::string_type::limit::{
+    BandwidthText, BodyDirection, LimitFact, LimitName, RateText, RefusalStatus,
+};
 use crate::string_type::{FieldName, HeaderText, NetworkText};
 use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
+use crate::when::When;
 
 /// An origin whose scripts may read responses.
 #[derive(Clone, Debug)]
@@ -344,18 +348,22 @@ keys! {
 }
 
 keys! {
-    /// A limit on the rate of requests, or on requests at once, exact over all workers. A location has the limits of its site and its own;
+    /// A limit on the rate of requests, on requests at once, or on bandwidth, exact over all workers. A location has the limits of its site and its own;
     /// one of the same name takes the place of the site's.
     pub(crate) struct Limit {
         /// The name in the log, in `apus status` and in the fields of responses: letters, digits, `-` and `_`.
         name [required]: LimitName,
         /// What requests are counted by, one or several facts together: `"client"`, an address or an IPv6 /64; `"network"`, 24
-        /// bits of an IPv4 address or 48 of an IPv6 address; `"all"` for all requests together; `"host"`, `"path"`, `"method"`,
+        /// bits of an IPv4 address or 48 of an IPv6 address; `"connection"`; `"all"` for all requests together; `"host"`, `"path"`, `"method"`,
         /// `"header.x-api-key"`, `"cookie.session"`, `"user_agent"`, `"user"`. A request without the fact, or with several values of
         /// it, counts for its client.
         key: OneOrMore<LimitFact> = OneOrMore(vec![not_given(LimitFact("client".to_owned()))]),
-        /// The requests in a time: `"100/s"`, `"10/5s"`, `"600/m"`, `"1000/h"`. Others get 429.
+        /// The requests in a time: `"100/s"`, `"10/5s"`, `"600/m"`, `"1000/h"`. Others get 429. With a unit of size, as `"500mb/h"`, the
+        /// bytes of the bodies of responses; who has sent for them all is refused.
         rate: RateText,
+        /// Which responses the `rate` counts, in place of requests: `"status in [401, 403]"` are log-ins that failed. The request after the
+        /// last one that is allowed is refused.
+        count: When,
         /// How many requests may come at once before the rate applies. By default the requests of `rate`; 1 spreads them evenly.
         burst: Int<1, 1_000_000_000>,
         /// How long requests beyond `burst` may wait for their time in place of being refused, in seconds.
@@ -370,8 +378,19 @@ keys! {
         queue: Int<0, 100_000> = Int(0),
         /// How long a request may wait in the queue, in seconds.
         queue_timeout: Time<3600> = Time::new(10),
+        /// The bytes per second that bodies with the same key share, in place of a rate: `"1mb/s"`, `"500kb/s"`. Nothing is refused.
+        bandwidth: BandwidthText,
+        /// Which bodies have this `bandwidth`.
+        direction: BodyDirection = BodyDirection::Response,
+        /// The bytes at the beginning of each body that `bandwidth` does not limit: `"10mb"`.
+        after: Bytes<0, 1_099_511_627_776> = Bytes::new(0),
         /// About how many values of the key are remembered, with 18 bytes each. Beyond it, those that come least are forgotten.
         keys: Int<1, 100_000_000> = Int(100_000),
+        /// For how long a client is banned that was refused `ban_after` times, and longer if it was banned before, as `[global.bans]` says.
+        /// For limits by `"client"`. Refusals are forgotten within ten minutes.
+        ban: Time<YEAR>,
+        /// The refusal of a client that leads to its `ban`.
+        ban_after: Int<1, 1_000_000> = Int(10),
         /// The status of refusals. By default 429 for a `rate`, and 503 for `concurrent`.
         status: RefusalStatus,
         /// Whether it only counts and logs what it would do.

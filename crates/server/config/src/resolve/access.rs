@@ -9,6 +9,7 @@ use apus_http::Network;
 use apus_layers::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users, jsonwebtoken::Algorithm};
 use apus_layers::{AccessCheck, AnyOf, NetworkAccess, Referers, RequireClientCertificate};
 
+use super::conditions::Conditions;
 use super::switched::switched;
 use super::tls;
 use crate::diagnostics::Finding;
@@ -27,6 +28,8 @@ pub(super) struct AccessKeys<'a> {
     pub(super) own: &'a LocationKeys,
     /// Whether the site requests certificates of clients.
     pub(super) requests_certificates: bool,
+    /// The names that conditions may use.
+    pub(super) conditions: &'a Conditions,
 }
 
 /// The layers that decide which clients are served.

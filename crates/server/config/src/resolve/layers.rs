@@ -67,7 +67,7 @@ impl LocationLayers {
                     .then(|| Layer::named("request_timeout", time, Timeout::new(*time))),
             },
             access: AccessLayers::resolve(keys, &site.access, reader),
-            limits: limits::resolve(&own.limits.0, &site.limits, reader),
+            limits: limits::resolve(&own.limits.0, &site.limits, keys.conditions, reader),
         }
     }
 
@@ -108,16 +108,16 @@ impl LocationLayers {
             .into_iter()
             .filter(|limit| limit.by_rules.is_none())
             .partition(|limit| limit.handle.key().needs_authentication());
-        let before = [
-            self.request_id,
-            self.security_headers,
-            self.cors,
-            self.request_timeout,
-        ];
+        // The time-out does not count the time in which a client has to wait, so it is around the body whose client waits.
+        let (of_requests, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|limit| limit.limits_requests);
+        let fields = [self.request_id, self.security_headers, self.cors];
         let layers = |limits: Vec<ResolvedLimit>| limits.into_iter().map(|limit| limit.layer);
-        before
+        fields
             .into_iter()
             .flatten()
+            .chain(layers(of_requests))
+            .chain(self.request_timeout)
             .chain(layers(others))
             .chain(self.access.into_iter())
             .chain(layers(by_user))

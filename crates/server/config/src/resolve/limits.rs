@@ -1,13 +1,15 @@
 //! The limits of a site or a location.
 
+use apus_conditions::{Condition, FactStage};
 use apus_handler::middleware::{Layer, Middleware};
-use apus_layers::{ConcurrentRequests, LimitHandle, LimitKey, RateLimit};
+use apus_layers::{BandwidthLimit, ConcurrentRequests, LimitHandle, LimitKey, RateLimit};
 
+use super::conditions::Conditions;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
 use crate::raw::layers::Limit;
 use crate::source::{Setting, SourceSpan};
-use crate::string_type::limit::RateText;
+use crate::string_type::limit::{BandwidthText, BodyDirection, RateText};
 
 /// A limit as a layer, and as the status of a server knows it.
 #[derive(Clone, Debug)]
@@ -16,12 +18,15 @@ pub(super) struct ResolvedLimit {
     pub(super) handle: LimitHandle,
     /// Where `by_rules` stands, if it applies only where a rule names it.
     pub(super) by_rules: Option<SourceSpan>,
+    /// Whether it limits the bandwidth of requests, so that clients wait.
+    pub(super) limits_requests: bool,
 }
 
 /// The limits of the site and of a place in it. A limit of the place takes the position of a limit of the site with its name.
 pub(super) fn resolve(
     own: &[Setting<Limit>],
     site: &[ResolvedLimit],
+    conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Vec<ResolvedLimit> {
     let mut limits = site.to_vec();
@@ -55,7 +60,7 @@ pub(super) fn resolve(
             }
             continue;
         }
-        let limit = limit(keys, reader);
+        let limit = limit(keys, conditions, reader);
         match (
             position.and_then(|position| limits.get_mut(position)),
             limit,
@@ -68,7 +73,11 @@ pub(super) fn resolve(
     limits
 }
 
-fn limit(keys: &Setting<Limit>, reader: &mut ConfigReader<'_>) -> Option<ResolvedLimit> {
+fn limit(
+    keys: &Setting<Limit>,
+    conditions: &Conditions,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ResolvedLimit> {
     let facts = keys.key.0.iter().map(|fact| &*fact.value.0);
     let key = match LimitKey::parse(facts) {
         Ok(key) => key,
@@ -78,66 +87,159 @@ fn limit(keys: &Setting<Limit>, reader: &mut ConfigReader<'_>) -> Option<Resolve
             return None;
         }
     };
-    match (&keys.rate, &keys.concurrent) {
-        (Some(rate), None) => rate_limit(keys, rate, (key, reader)),
-        (None, Some(concurrent)) => {
-            let unused = [
-                ("delay", given(&keys.delay)),
-                ("tiers", given(&keys.tiers)),
-                ("keys", given(&keys.keys)),
-                ("burst", keys.burst.as_ref().map(|burst| &burst.span)),
-            ];
-            refuse_unused(&unused, "`concurrent`", reader)?;
-            let requests = u32::try_from(concurrent.0).unwrap_or(u32::MAX);
-            let queue = u32::try_from(keys.queue.0).unwrap_or(u32::MAX);
-            let mut limit = ConcurrentRequests::new(requests)
-                .name(&keys.name.0)
-                .by_key(key)
-                .queue(queue, keys.queue_timeout.0);
-            if let Some(status) = &keys.status {
-                limit = limit.status(status.0);
-            }
-            if *keys.dry_run {
-                limit = limit.dry_run();
-            }
-            let handle = limit.handle().clone();
-            Some(resolved(handle, keys, limit))
-        }
-        (Some(rate), Some(concurrent)) => {
-            reader.report(
-                Finding::error(
-                    &concurrent.span,
-                    "`concurrent` and `rate` exclude each other",
-                    "expected one of them",
-                )
-                .related(&rate.span, "the other one")
-                .help("write two limits"),
-            );
-            None
-        }
-        (None, None) => {
-            if !reader.has_wrong(&keys.span, &["rate", "concurrent"]) {
-                reader.report(Finding::error(
-                    &keys.span,
-                    "the limit has neither `rate` nor `concurrent`",
-                    "expected rate = \"100/s\" or concurrent = 10 in this table",
-                ));
-            }
-            None
-        }
+    if let Some(ban) = keys.ban.as_ref().filter(|_| !key.has_client()) {
+        reader.report(
+            Finding::error(
+                &ban.span,
+                "`ban` needs a key that has the client",
+                "clients would be banned for what others did",
+            )
+            .related(&keys.key.span, "the key")
+            .help("add \"client\" to the key"),
+        );
+        return None;
     }
+    if keys.ban.is_none() {
+        let unused = [("ban_after", given(&keys.ban_after))];
+        refuse_unused(&unused, "no `ban`", reader)?;
+    }
+    let kinds = [
+        keys.rate.as_ref().map(|rate| ("rate", &rate.span)),
+        keys.concurrent
+            .as_ref()
+            .map(|requests| ("concurrent", &requests.span)),
+        keys.bandwidth
+            .as_ref()
+            .map(|bandwidth| ("bandwidth", &bandwidth.span)),
+    ];
+    let mut kinds = kinds.into_iter().flatten();
+    if let (Some((first, first_span)), Some((second, span))) = (kinds.next(), kinds.next()) {
+        reader.report(
+            Finding::error(
+                span,
+                format!("`{second}` and `{first}` exclude each other"),
+                "expected one of them",
+            )
+            .related(first_span, "the other one")
+            .help("write two limits"),
+        );
+        return None;
+    }
+    if let Some(rate) = &keys.rate {
+        let count = match &keys.count {
+            Some(when) => Some(conditions.compile(when, FactStage::Response, reader)?),
+            None => None,
+        };
+        return rate_limit((keys, count), rate, (key, reader));
+    }
+    if let Some(concurrent) = &keys.concurrent {
+        let requests = u32::try_from(concurrent.0).unwrap_or(u32::MAX);
+        return concurrent_requests(keys, requests, (key, reader));
+    }
+    if let Some(bandwidth) = &keys.bandwidth {
+        return bandwidth_limit(keys, bandwidth, (key, reader));
+    }
+    if !reader.has_wrong(&keys.span, &["rate", "concurrent", "bandwidth"]) {
+        reader.report(Finding::error(
+            &keys.span,
+            "the limit has neither `rate`, `concurrent` nor `bandwidth`",
+            "expected rate = \"100/s\", concurrent = 10 or bandwidth = \"1mb/s\" in this table",
+        ));
+    }
+    None
+}
+
+fn concurrent_requests(
+    keys: &Setting<Limit>,
+    requests: u32,
+    (key, reader): (LimitKey, &mut ConfigReader<'_>),
+) -> Option<ResolvedLimit> {
+    let unused = [
+        ("delay", given(&keys.delay)),
+        ("tiers", given(&keys.tiers)),
+        ("keys", given(&keys.keys)),
+        ("burst", keys.burst.as_ref().map(|burst| &burst.span)),
+        ("direction", given(&keys.direction)),
+        ("after", given(&keys.after)),
+        ("count", keys.count.as_ref().map(|count| &count.span)),
+    ];
+    refuse_unused(&unused, "`concurrent`", reader)?;
+    let queue = u32::try_from(keys.queue.0).unwrap_or(u32::MAX);
+    let mut limit = ConcurrentRequests::new(requests)
+        .name(&keys.name.0)
+        .by_key(key)
+        .queue(queue, keys.queue_timeout.0);
+    if let Some(status) = &keys.status {
+        limit = limit.status(status.0);
+    }
+    if let Some(ban) = &keys.ban {
+        limit = limit.ban_after(ban_after(keys), ban.0);
+    }
+    if *keys.dry_run {
+        limit = limit.dry_run();
+    }
+    let handle = limit.handle().clone();
+    Some(resolved(handle, keys, limit))
+}
+
+fn bandwidth_limit(
+    keys: &Setting<Limit>,
+    bandwidth: &BandwidthText,
+    (key, reader): (LimitKey, &mut ConfigReader<'_>),
+) -> Option<ResolvedLimit> {
+    let unused = [
+        ("delay", given(&keys.delay)),
+        ("tiers", given(&keys.tiers)),
+        ("burst", keys.burst.as_ref().map(|burst| &burst.span)),
+        ("queue", given(&keys.queue)),
+        ("queue_timeout", given(&keys.queue_timeout)),
+        ("status", keys.status.as_ref().map(|status| &status.span)),
+        ("dry_run", given(&keys.dry_run)),
+        ("ban", keys.ban.as_ref().map(|ban| &ban.span)),
+        ("count", keys.count.as_ref().map(|count| &count.span)),
+    ];
+    refuse_unused(&unused, "`bandwidth`, and refuses nothing", reader)?;
+    let mut limit = BandwidthLimit::per_second(bandwidth.0)
+        .name(&keys.name.0)
+        .by_key(key)
+        .after(keys.after.0)
+        .remembered_keys(keys.keys.size());
+    if *keys.direction == BodyDirection::Request {
+        limit = limit.of_requests();
+    }
+    let handle = limit.handle().clone();
+    let limits_requests = limit.is_of_requests();
+    Some(ResolvedLimit {
+        limits_requests,
+        ..resolved(handle, keys, limit)
+    })
 }
 
 fn rate_limit(
-    keys: &Setting<Limit>,
+    (keys, count): (&Setting<Limit>, Option<Condition>),
     rate: &RateText,
     (key, reader): (LimitKey, &mut ConfigReader<'_>),
 ) -> Option<ResolvedLimit> {
     let unused = [
         ("queue", given(&keys.queue)),
         ("queue_timeout", given(&keys.queue_timeout)),
+        ("direction", given(&keys.direction)),
+        ("after", given(&keys.after)),
     ];
     refuse_unused(&unused, "`rate`", reader)?;
+    if rate.is_bytes || count.is_some() {
+        let unused = [("delay", given(&keys.delay))];
+        refuse_unused(&unused, "responses that it counts", reader)?;
+    }
+    let mut tiers = keys.tiers.0.iter();
+    if tiers.any(|(_, tier)| tier.is_bytes != rate.is_bytes) {
+        reader.report(Finding::error(
+            &keys.tiers.span,
+            "`tiers` and `rate` count different things",
+            "expected requests or bytes in all of them",
+        ));
+        return None;
+    }
     if keys.tiers.given && !key.is_one_text() {
         reader.report(
             Finding::error(
@@ -150,8 +252,7 @@ fn rate_limit(
         );
         return None;
     }
-    let with_rate =
-        |rate: &RateText| RateLimit::new(rate.requests, rate.period).delay(keys.delay.0);
+    let with_rate = |rate: &RateText| RateLimit::new(rate.units, rate.period).delay(keys.delay.0);
     let mut limit = with_rate(rate)
         .name(&keys.name.0)
         .by_key(key)
@@ -159,11 +260,19 @@ fn rate_limit(
     if let Some(burst) = &keys.burst {
         limit = limit.burst(u32::try_from(burst.0).unwrap_or(u32::MAX));
     }
+    limit = match (rate.is_bytes, count) {
+        (true, condition) => limit.count_bytes(condition),
+        (false, Some(condition)) => limit.count_responses(condition),
+        (false, None) => limit,
+    };
     for (value, rate) in &keys.tiers.0 {
         limit = limit.tier(&value.0, &with_rate(rate));
     }
     if let Some(status) = &keys.status {
         limit = limit.status(status.0);
+    }
+    if let Some(ban) = &keys.ban {
+        limit = limit.ban_after(ban_after(keys), ban.0);
     }
     if *keys.dry_run {
         limit = limit.dry_run();
@@ -181,7 +290,12 @@ fn resolved(
         layer: Layer::named(&format!("limit {}", handle.name()), keys, limit),
         handle,
         by_rules: keys.by_rules.then(|| keys.by_rules.span.clone()),
+        limits_requests: false,
     }
+}
+
+fn ban_after(keys: &Limit) -> u32 {
+    u32::try_from(keys.ban_after.0).unwrap_or(u32::MAX)
 }
 
 fn given<T>(setting: &Setting<T>) -> Option<&SourceSpan> {

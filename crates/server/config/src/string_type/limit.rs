@@ -6,7 +6,8 @@ use apus_layers::LimitKey;
 use http::StatusCode;
 
 use crate::description::TypeDescription;
-use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode};
+use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, choices};
+use crate::size::SizeWithUnit;
 use crate::value::Int;
 
 /// The name of a limit.
@@ -49,9 +50,14 @@ impl StringType for LimitFact {
 /// So many requests in a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateText {
-    pub(crate) requests: u32,
+    /// The requests, or the bytes of responses.
+    pub(crate) units: u32,
+    pub(crate) is_bytes: bool,
     pub(crate) period: Duration,
 }
+
+/// The most bytes per second of a rate: a nanosecond is a hundredth of the time of a byte then.
+const MAX_BYTE_RATE: u64 = 10_000_000;
 
 impl StringType for RateText {
     const EXPECTED: &'static str =
@@ -61,11 +67,18 @@ impl StringType for RateText {
         let (requests, period) = text.split_once('/').ok_or(ValueError::Unexpected)?;
         // nginx writes `10r/s`.
         let requests = requests.strip_suffix('r').unwrap_or(requests);
-        let requests: u32 = match requests.parse() {
-            Ok(0) => return Err("a limit of no requests refuses all; write return = 403".into()),
-            Ok(requests) if requests <= 1_000_000_000 => requests,
-            _ => return Err(ValueError::Unexpected),
+        let is_bytes = !requests.bytes().all(|byte| byte.is_ascii_digit());
+        let units = if is_bytes {
+            let SizeWithUnit(bytes) = SizeWithUnit::parse(requests)?;
+            u32::try_from(bytes).map_err(|_| "expected less than 4gb in a time")?
+        } else {
+            let requests = requests.parse().ok();
+            let requests = requests.filter(|requests| *requests <= 1_000_000_000);
+            requests.ok_or(ValueError::Unexpected)?
         };
+        if units == 0 {
+            return Err("a limit of no requests refuses all; write return = 403".into());
+        }
         let digits = period.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
         let count: u64 = match digits {
             "" => 1,
@@ -80,12 +93,43 @@ impl StringType for RateText {
         };
         let seconds = count.checked_mul(seconds);
         match seconds.filter(|seconds| (1..=31_536_000).contains(seconds)) {
+            Some(seconds) if is_bytes && u64::from(units) / seconds > MAX_BYTE_RATE => {
+                Err("more than 10 million bytes per second are a matter of `bandwidth`".into())
+            }
             Some(seconds) => Ok(Self {
-                requests,
+                units,
+                is_bytes,
                 period: Duration::from_secs(seconds),
             }),
             None => Err("expected a time from 1 second to 365 days".into()),
         }
+    }
+}
+
+/// Bytes in a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BandwidthText(pub(crate) u64);
+
+impl StringType for BandwidthText {
+    const EXPECTED: &'static str = "bytes per second as \"500kb/s\" or \"1mb/s\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let bytes = text.trim().strip_suffix("/s");
+        let bytes = bytes.ok_or("it does not end with /s, which is per second")?;
+        match SizeWithUnit::parse(bytes)? {
+            SizeWithUnit(bytes) if bytes >= 64 => Ok(Self(bytes)),
+            SizeWithUnit(_) => Err("the least is 64 bytes per second".into()),
+        }
+    }
+}
+
+choices! {
+    /// Which bodies are limited.
+    pub(crate) BodyDirection: "which bodies are limited" {
+        /// Those that are sent.
+        Response = "response",
+        /// Those that are received.
+        Request = "request",
     }
 }
 
@@ -111,6 +155,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bandwidths_are_bytes_per_second() {
+        for (text, expected) in [
+            ("1mb/s", Some(1 << 20)),
+            ("1.5 M/s", Some(3 << 19)),
+            ("64b/s", Some(64)),
+            ("63b/s", None),
+            ("1mb", None),
+            ("1mb/m", None),
+            ("1/s", None),
+            ("/s", None),
+        ] {
+            let bandwidth = BandwidthText::parse(text).ok();
+            assert_eq!(bandwidth.map(|bandwidth| bandwidth.0), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn rates_are_requests_in_a_time_of_at_least_a_second() {
         for (text, expected) in [
             ("100/s", Some((100, 1))),
@@ -121,6 +182,13 @@ mod tests {
             ("1000/h", Some((1000, 3600))),
             ("1/365d", Some((1, 31_536_000))),
             ("1/366d", None),
+            ("1mb/m", Some((1 << 20, 60))),
+            ("3gb/h", Some((3 << 30, 3600))),
+            ("4gb/h", None),
+            ("9mb/s", Some((9 << 20, 1))),
+            ("10mb/s", None),
+            ("0kb/s", None),
+            ("kb/s", None),
             ("0/s", None),
             ("1/0s", None),
             ("1", None),
@@ -133,7 +201,7 @@ mod tests {
             ("5000000000/s", None),
         ] {
             let rate = RateText::parse(text).ok();
-            let rate = rate.map(|rate| (rate.requests, rate.period.as_secs()));
+            let rate = rate.map(|rate| (rate.units, rate.period.as_secs()));
             assert_eq!(rate, expected, "{text}");
         }
     }

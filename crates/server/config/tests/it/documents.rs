@@ -440,7 +440,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\n",
-        "4:1 the limit has neither `rate` nor `concurrent`",
+        "4:1 the limit has neither `rate`, `concurrent` nor `bandwidth`",
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nconcurrent = 1\n",
@@ -449,6 +449,34 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nqueue = 1\n",
         "7:9 `queue` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1mb/m\"\ndelay = 1\n",
+        "7:9 `delay` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/m\"\nkey = \"user_agent\"\ntiers = { a = \"1mb/m\" }\n",
+        "8:9 `tiers` and `rate` count different things",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nconcurrent = 1\ncount = \"status == 401\"\n",
+        "7:9 `count` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nbandwidth = \"1mb/s\"\nstatus = 429\n",
+        "7:10 `status` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nbandwidth = \"1mb/s\"\n",
+        "7:13 `bandwidth` and `rate` exclude each other",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"all\"\nban = \"1m\"\n",
+        "8:7 `ban` needs a key that has the client",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nban_after = 3\n",
+        "7:13 `ban_after` has no effect",
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nconcurrent = 1\nburst = 1\n",

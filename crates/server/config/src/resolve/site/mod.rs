@@ -541,6 +541,7 @@ impl SiteResolver<'_> {
         let keys = AccessKeys {
             own,
             requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
+            conditions: &self.defaults.conditions,
         };
         let (layers, settings) = match self.layers.get() {
             None => {

@@ -306,4 +306,34 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "limits = [{ name = \"a\", concurrent = 10 }]",
         "limits = [{ name = \"a\", concurrent = 11 }]",
     ),
+    (
+        "limits.count",
+        "limits = [{ name = \"a\", rate = \"10/m\" }]",
+        "limits = [{ name = \"a\", rate = \"10/m\", count = \"status in [401, 403]\" }]",
+    ),
+    (
+        "limits.ban",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", ban = \"10m\" }]",
+    ),
+    (
+        "limits.ban_after",
+        "limits = [{ name = \"a\", rate = \"10/s\", ban = \"10m\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", ban = \"10m\", ban_after = 3 }]",
+    ),
+    (
+        "limits.bandwidth",
+        "limits = [{ name = \"a\", bandwidth = \"1mb/s\" }]",
+        "limits = [{ name = \"a\", bandwidth = \"2mb/s\" }]",
+    ),
+    (
+        "limits.direction",
+        "limits = [{ name = \"a\", bandwidth = \"1mb/s\" }]",
+        "limits = [{ name = \"a\", bandwidth = \"1mb/s\", direction = \"request\" }]",
+    ),
+    (
+        "limits.after",
+        "limits = [{ name = \"a\", bandwidth = \"1mb/s\" }]",
+        "limits = [{ name = \"a\", bandwidth = \"1mb/s\", after = \"10mb\" }]",
+    ),
 ];

@@ -229,3 +229,40 @@ fn behind_proxies_the_client_is_banned_and_lists_are_read_again_when_they_change
     let (_, warning) = home.expect(&["check", "apus.toml"], 0);
     assert!(warning.contains("line 3: `<html>`"), "{warning}");
 }
+
+#[test]
+fn a_limit_bans_a_client_at_the_refusal_that_it_says_and_no_other() {
+    let home = Home::new();
+    let port = free_port();
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\ncontrol_socket = \"control.sock\"\nstate_folder = \"state\"\ntrusted_proxies = \"127.0.0.0/8\"\n\
+             [[sites]]\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n\
+             [[sites.limits]]\nname = \"pages\"\nrate = \"1/h\"\nban = \"10m\"\nban_after = 3\n\
+             [[sites.locations]]\npath = \"/at-once/\"\nreturn = {{ status = 200, text = \"ok\" }}\n\
+             [[sites.locations.limits]]\nname = \"pages\"\nenabled = false\n\
+             [[sites.locations.limits]]\nname = \"first\"\nrate = \"1/h\"\nban = \"10m\"\nban_after = 1\n"
+        ),
+    );
+    let apus = home.serve(&["apus.toml"]);
+    for expected in [200, 429, 429, 429, 403, 403] {
+        assert_eq!(forwarded(&apus, "203.0.113.9"), expected);
+    }
+    for expected in [200, 429, 429] {
+        assert_eq!(forwarded(&apus, "203.0.113.10"), expected);
+    }
+    let at_once = || {
+        let mut stream = apus.connect();
+        let request = "GET /at-once/ HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.11\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        Reply::read(stream).status
+    };
+    assert_eq!([(); 3].map(|()| at_once()), [200, 429, 403]);
+    wait_until("the bans are listed", || {
+        let (list, _) = home.expect(&["ban", "list", "--socket", "control.sock"], 0);
+        ["203.0.113.9", "203.0.113.11", "limit pages", "limit first"]
+            .iter()
+            .all(|part| list.contains(part))
+    });
+}

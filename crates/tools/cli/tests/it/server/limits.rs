@@ -291,3 +291,98 @@ fn requests_at_once_wait_for_a_place_and_are_refused_where_the_queue_is_full() {
             == (&2.into(), &1.into(), &1.into())
     });
 }
+
+#[test]
+fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
+    const RATE: u64 = 400_000;
+    let home = Home::new();
+    certificate(&home, "site", "localhost");
+    let port = free_port();
+    let limits = format!("key = \"connection\", bandwidth = \"{RATE}b/s\"");
+    let lines = format!(
+        "listen_tls = \"127.0.0.1:{port}\"\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
+         limits = [{{ name = \"sent\", {limits}, after = 100000 }}, {{ name = \"received\", {limits}, direction = \"request\" }}]\n\
+         request_timeout = 1\n\
+         [[sites.locations]]\npath = \"/cgi/\"\nupstream = \"http://127.0.0.1:{{UPSTREAM}}\"\n\
+         [[sites.locations.limits]]\nname = \"sent\"\nenabled = false\n"
+    );
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = origin.local_addr().unwrap().port().to_string();
+    home.write("site/large", vec![b'x'; 300_000]);
+    let apus = serve(&home, &lines.replace("{UPSTREAM}", &upstream));
+    let least = Duration::from_millis(1000 * 200_000 / RATE - 100);
+    let bench = |url: &str, protocol: &[&str]| {
+        let arguments = ["bench", "-n", "1", "-c", "1", "-t", "1", "-k", "--no-probe"];
+        let began = Instant::now();
+        home.expect(&[&arguments, protocol, &[url]].concat(), 0);
+        let took = began.elapsed();
+        assert!(took >= least, "{url} {protocol:?}: {took:?}");
+    };
+    let (clear, tls) = (
+        format!("http://{}/large", apus.address()),
+        format!("https://localhost:{port}/large"),
+    );
+    thread::scope(|scope| {
+        let protocols: [(&String, &[&str]); 4] = [
+            (&clear, &[]),
+            (&tls, &[]),
+            (&tls, &["--http2"]),
+            (&tls, &["--http3"]),
+        ];
+        for (url, protocol) in protocols {
+            scope.spawn(|| bench(url, protocol));
+        }
+        // An upload takes longer than the time-out of requests, in which the waiting of the client does not count.
+        scope.spawn(|| {
+            let (mut to, _) = origin.accept().unwrap();
+            let mut received = Vec::new();
+            let mut part = [0; 65_536];
+            while !received.ends_with(b"end") {
+                let read = to.read(&mut part).unwrap();
+                assert!(read > 0);
+                received.extend_from_slice(part.get(..read).unwrap());
+            }
+            to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .unwrap();
+        });
+        let mut client = apus.connect();
+        let began = Instant::now();
+        let mut request = b"POST /cgi/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600003\r\nConnection: close\r\n\r\n".to_vec();
+        request.resize(request.len() + 600_000, b'x');
+        request.extend_from_slice(b"end");
+        client.write_all(&request).unwrap();
+        assert_eq!(Reply::read(client).status, 200);
+        assert!(began.elapsed() >= Duration::from_millis(1300));
+    });
+}
+
+#[test]
+fn failed_log_ins_and_bytes_are_counted_on_responses_and_the_next_request_is_refused() {
+    let home = Home::new();
+    home.write("site/kilobyte", vec![b'x'; 1000]);
+    let apus = serve(
+        &home,
+        "[[sites.locations]]\npath = \"/log-in/wrong\"\nreturn = { status = 401 }\n\
+         [[sites.locations.limits]]\nname = \"failures\"\nrate = \"2/h\"\ncount = 'status in [401, 403] and path starts_with \"/log-in/\"'\n\
+         [[sites.locations]]\npath = \"/log-in/right\"\nreturn = { status = 200, text = \"ok\" }\n\
+         [[sites.locations.limits]]\nname = \"failures\"\nrate = \"1/h\"\ncount = \"status in [401, 403]\"\n\
+         [[sites.locations]]\npath = \"/kilobyte\"\n\
+         [[sites.locations.limits]]\nname = \"bytes\"\nrate = \"2500b/h\"\n",
+    );
+    let statuses = |path: &str| [(); 5].map(|()| apus.get(path).status);
+    assert_eq!(statuses("/log-in/wrong"), [401, 401, 429, 429, 429]);
+    assert_eq!(statuses("/log-in/right"), [200; 5]);
+    // The bytes of a response count when it was sent, which a client may see a moment before.
+    let mut sent = 0;
+    wait_until("the bytes are used up", || {
+        let reply = apus.get("/kilobyte");
+        sent += u32::from(reply.status == 200);
+        if reply.status == 429 {
+            let policy = "\"bytes\";q=2500;qu=\"content-bytes\";w=3600";
+            assert!(reply.head.contains(policy), "{}", reply.head);
+        }
+        reply.status == 429
+    });
+    assert!(sent >= 3, "{sent}");
+    assert_eq!(apus.get("/kilobyte").status, 429);
+}
