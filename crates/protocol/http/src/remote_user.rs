@@ -10,7 +10,7 @@ use crate::Request;
 pub struct RemoteUser {
     /// The name.
     pub name: Arc<str>,
-    /// How the user was authenticated: `Basic`, `Bearer`, or [`RemoteUser::CERTIFICATE`].
+    /// How the user was authenticated: `Basic`, `Bearer`, [`RemoteUser::CERTIFICATE`] or [`RemoteUser::FORWARDED`].
     pub scheme: &'static str,
 }
 
@@ -22,6 +22,9 @@ pub struct RemoteUserSlot(Arc<OnceLock<RemoteUser>>);
 impl RemoteUser {
     /// The scheme of client certificates, as servlet containers name it. HTTP has no name for it.
     pub const CERTIFICATE: &'static str = "CLIENT_CERT";
+
+    /// The scheme of users whom another service authenticates. HTTP has no name for it.
+    pub const FORWARDED: &'static str = "FORWARD";
 
     /// The user of a request: the one that a layer authenticated, or the subject of the verified client certificate.
     pub fn of(request: &Request) -> Option<Self> {

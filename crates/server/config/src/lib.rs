@@ -41,6 +41,7 @@ mod files;
 mod include;
 mod keys;
 mod listener_spans;
+mod origin_handle;
 mod plan;
 mod plan_changes;
 mod private_files;
@@ -65,6 +66,7 @@ pub use diagnostics::{Diagnostics, Severity};
 pub use equivalents::equivalents;
 pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
+pub use origin_handle::OriginHandle;
 pub use plan::{
     AccessLogPlan, BanPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot, GlobalPlan,
     HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan, PhpPlan, ProxyPlan,

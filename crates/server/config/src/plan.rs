@@ -29,6 +29,7 @@ use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
+use super::origin_handle::OriginHandle;
 pub use super::raw::LogLevel;
 use super::source::SourceSpan;
 use apus_access_log::LogFormat;
@@ -156,6 +157,8 @@ pub struct SitePlan {
     pub rules: Vec<Rules>,
     /// Its limits, which are among the layers of the settings, with the pattern of the location for those of a location.
     pub limits: Vec<(Option<String>, LimitHandle)>,
+    /// The groups to which its layers send requests of their own.
+    pub origin_handles: Vec<OriginHandle>,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
 }
@@ -284,6 +287,11 @@ impl ServerPlan {
             let limits = site.limits.iter();
             limits.map(|(location, limit)| (&*site.name, location.as_deref(), limit))
         })
+    }
+
+    /// The groups to which layers send requests of their own.
+    pub fn origin_handles(&self) -> impl Iterator<Item = &OriginHandle> {
+        self.sites.iter().flat_map(|site| &site.origin_handles)
     }
 
     /// The pools of resident PHP workers.

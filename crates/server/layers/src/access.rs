@@ -7,7 +7,7 @@ use std::pin::Pin;
 use apus_handler::Error;
 use apus_handler::middleware::Next;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Request, ResponseFuture};
+use apus_http::{Request, Response, ResponseFuture};
 
 /// A check of a request, which [`AnyOf`](crate::AnyOf) can combine with others. Each check is a layer, too.
 pub trait AccessCheck: Send + Sync + 'static {
@@ -22,6 +22,10 @@ pub trait AccessCheck: Send + Sync + 'static {
     fn establishes_user(&self) -> bool {
         false
     }
+
+    /// Removes fields of a request in which only this check may say who the client is. It is called before an admitted request
+    /// is passed on, also if another check has admitted it.
+    fn remove_claims(&self, _request: &mut Request) {}
 }
 
 /// The decision of an [`AccessCheck`].
@@ -34,7 +38,10 @@ pub enum AccessDecision {
 
 impl AccessDecision {
     /// The client is admitted.
-    pub const ADMITTED: Self = Self::Now(Ok(AccessGrant(None)));
+    pub const ADMITTED: Self = Self::Now(Ok(AccessGrant {
+        attach: None,
+        change: None,
+    }));
 
     /// The client is refused, with this response.
     pub fn refused(error: Error) -> Self {
@@ -51,23 +58,30 @@ impl fmt::Debug for AccessDecision {
     }
 }
 
-/// What is attached to the request of a client that is admitted: who the user is.
+/// What an admission adds: who the user is to the request, and fields to the response.
 #[derive(Default)]
-pub struct AccessGrant(Option<Box<AttachUser>>);
+pub struct AccessGrant {
+    attach: Option<Box<AttachUser>>,
+    change: Option<Box<ChangeResponse>>,
+}
 
 type AttachUser = dyn FnOnce(&mut Request);
+type ChangeResponse = dyn FnOnce(&mut Response);
 
 impl AccessGrant {
     /// With a function that attaches the user to the request.
     pub fn of_user(attach: impl FnOnce(&mut Request) + 'static) -> Self {
-        Self(Some(Box::new(attach)))
+        Self {
+            attach: Some(Box::new(attach)),
+            change: None,
+        }
     }
 
-    /// Attaches it.
-    pub(crate) fn attach(self, request: &mut Request) {
-        if let Some(attach) = self.0 {
-            attach(request);
-        }
+    /// With a function that adds fields to the response.
+    #[must_use]
+    pub fn with_response(mut self, change: impl FnOnce(&mut Response) + 'static) -> Self {
+        self.change = Some(Box::new(change));
+        self
     }
 }
 
@@ -77,28 +91,56 @@ impl fmt::Debug for AccessGrant {
     }
 }
 
+/// Passes an admitted request on, with what its admissions add.
+pub(crate) fn admit(
+    grants: impl IntoIterator<Item = AccessGrant>,
+    mut request: Request,
+    next: Next,
+) -> ResponseFuture {
+    let mut changes = Vec::new();
+    for grant in grants {
+        if let Some(attach) = grant.attach {
+            attach(&mut request);
+        }
+        changes.extend(grant.change);
+    }
+    if changes.is_empty() {
+        return next.call(request);
+    }
+    next.call_and_change(request, |mut response| {
+        for change in changes {
+            change(&mut response);
+        }
+        response
+    })
+}
+
 /// Passes a request on that a check admits.
-pub(crate) fn pass(check: &impl AccessCheck, mut request: Request, next: Next) -> ResponseFuture {
-    let name = check.name();
+pub(crate) fn pass(
+    check: &(impl AccessCheck + Clone),
+    mut request: Request,
+    next: Next,
+) -> ResponseFuture {
     match check.check(&request) {
-        AccessDecision::Now(Ok(admission)) => {
-            admission.attach(&mut request);
-            next.call(request)
+        AccessDecision::Now(Ok(grant)) => {
+            check.remove_claims(&mut request);
+            admit([grant], request, next)
         }
         AccessDecision::Now(Err(error)) => {
-            note_refusal(&request, name, &error);
+            note_refusal(&request, check.name(), &error);
             next.rendering(&request).respond(error).into()
         }
         AccessDecision::Later(decision) => {
             let rendering = next.rendering(&request);
+            let check = check.clone();
             ResponseFuture::later(async move {
                 match decision.await {
-                    Ok(admission) => {
-                        admission.attach(&mut request);
-                        next.call(request).wait().await
+                    Ok(grant) => {
+                        check.remove_claims(&mut request);
+                        admit([grant], request, next).wait().await
                     }
                     Err(error) => {
-                        note_refusal(&request, name, &error);
+                        note_refusal(&request, check.name(), &error);
                         rendering.respond(error)
                     }
                 }

@@ -8,7 +8,7 @@ use apus_handler::{Error, ResponseMarker};
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, ResponseFuture, StatusCode, header};
 
-use crate::access::{AccessCheck, AccessDecision, AccessGrant, note_refusal};
+use crate::access::{self, AccessCheck, AccessDecision, AccessGrant, note_refusal};
 
 /// A layer for clients that one of its checks admits, such as those of the office without a password, and others with one.
 /// nginx calls it `satisfy any`.
@@ -48,7 +48,7 @@ impl AnyOf {
 }
 
 impl Middleware<ResponseMarker> for AnyOf {
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let mut decisions = Decisions::default();
         let mut waiting = Vec::new();
         for (index, check) in self.0.iter().enumerate() {
@@ -56,9 +56,7 @@ impl Middleware<ResponseMarker> for AnyOf {
                 continue;
             }
             match check.check(&request) {
-                AccessDecision::Now(decision) => {
-                    decisions.add((index, check.name()), decision, &mut request);
-                }
+                AccessDecision::Now(decision) => decisions.add((index, check.name()), decision),
                 AccessDecision::Later(decision) => {
                     waiting.push(((index, check.name()), decision));
                 }
@@ -66,21 +64,32 @@ impl Middleware<ResponseMarker> for AnyOf {
         }
         if waiting.is_empty() {
             return match decisions.conclude(&request) {
-                Ok(()) => next.call(request),
+                Ok(grants) => self.admit(grants, request, next),
                 Err(error) => next.rendering(&request).respond(error).into(),
             };
         }
         let rendering = next.rendering(&request);
+        let this = self.clone();
         ResponseFuture::later(async move {
             for (check, decision) in waiting {
                 let decision = decision.await;
-                decisions.add(check, decision, &mut request);
+                decisions.add(check, decision);
             }
             match decisions.conclude(&request) {
-                Ok(()) => next.call(request).wait().await,
+                Ok(grants) => this.admit(grants, request, next).wait().await,
                 Err(error) => rendering.respond(error),
             }
         })
+    }
+}
+
+impl AnyOf {
+    /// Passes an admitted request on.
+    fn admit(&self, grants: Vec<AccessGrant>, mut request: Request, next: Next) -> ResponseFuture {
+        for check in &self.0 {
+            check.remove_claims(&mut request);
+        }
+        access::admit(grants, request, next)
     }
 }
 
@@ -96,28 +105,25 @@ impl fmt::Debug for AnyOf {
 struct Decisions {
     /// The name of the first check that admitted the client.
     admitted: Option<&'static str>,
+    /// What the checks that admitted it add.
+    grants: Vec<AccessGrant>,
     /// The refusals, with the place and the name of the check.
     refusals: Vec<((usize, &'static str), Error)>,
 }
 
 impl Decisions {
-    fn add(
-        &mut self,
-        check: (usize, &'static str),
-        decision: Result<AccessGrant, Error>,
-        request: &mut Request,
-    ) {
+    fn add(&mut self, check: (usize, &'static str), decision: Result<AccessGrant, Error>) {
         match decision {
-            Ok(admission) => {
-                admission.attach(request);
+            Ok(grant) => {
+                self.grants.push(grant);
                 self.admitted.get_or_insert(check.1);
             }
             Err(error) => self.refusals.push((check, error)),
         }
     }
 
-    /// Whether the client is admitted.
-    fn conclude(mut self, request: &Request) -> Result<(), Error> {
+    /// What the checks add to an admitted request.
+    fn conclude(mut self, request: &Request) -> Result<Vec<AccessGrant>, Error> {
         if let Some(name) = self.admitted {
             trace::note(request, || {
                 Step::new(
@@ -126,7 +132,7 @@ impl Decisions {
                     "one check is enough",
                 )
             });
-            return Ok(());
+            return Ok(self.grants);
         }
         self.refusals.sort_by_key(|(check, _)| check.0);
         for ((_, name), error) in &self.refusals {

@@ -15,6 +15,16 @@ pub struct RedirectRule {
     pub to: Box<str>,
 }
 
+impl RedirectRule {
+    /// The rule that keeps all references as the origin sends them. Rules after it have no effect.
+    pub fn keep() -> Self {
+        Self {
+            from: "".into(),
+            to: "".into(),
+        }
+    }
+}
+
 /// Changes the attributes of cookies that an origin sets (RFC 6265 section 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieRules {

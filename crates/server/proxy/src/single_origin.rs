@@ -9,6 +9,7 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use super::path_change::PathChange;
+use super::response_headers::RedirectRule;
 use super::service::Proxy;
 use super::settings::{HostHeader, ProxySettings};
 
@@ -45,6 +46,13 @@ impl Proxy {
         let upstreams = Upstreams::new();
         upstreams.apply(vec![GroupPlan::new(address, nodes)]);
         Ok(Self::new(&upstreams, address, settings))
+    }
+
+    /// Returns this proxy, which passes `Location` and other references on as the origin sends them. This is for an origin that redirects to
+    /// its own host, such as one with a page for log-in.
+    #[must_use]
+    pub fn keep_references(self) -> Self {
+        self.configure(|settings| settings.redirects.insert(0, RedirectRule::keep()))
     }
 
     /// Returns this proxy with changed settings.

@@ -109,7 +109,7 @@ const VARIABLES: &[(VariableDescription, KnownVariable)] = {
         described("remote_port", "the port of the client", V::RemotePort),
         described(
             "remote_user",
-            "the user whom `basic_auth` or `jwt` (`sub`) authenticated, or the subject of the verified client certificate; \
+            "the user whom `basic_auth`, `jwt` (`sub`) or `forward_auth` authenticated, or the subject of the verified client certificate; \
              a name that was not checked is none",
             V::RemoteUser,
         ),

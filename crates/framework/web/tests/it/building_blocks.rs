@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
-use apus::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users};
+use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
     AnyOf, BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, Maintenance,
@@ -34,6 +34,7 @@ use apus_server::access_log::AccessLogs;
 use apus_server::assemble::{self, OriginServices, ProcessResources};
 use apus_server::config;
 use apus_upstream::Upstreams;
+use http::header;
 use serde_json::{Value, json};
 
 type ServiceResult = Result<Box<dyn ServiceFactory>, Box<dyn Error>>;
@@ -550,6 +551,12 @@ fn rows() -> Vec<Row> {
                 ]
                 .join("\n")
             }
+        ),
+        layer!(
+            "forward authentication",
+            |bench| ForwardAuth::new(Proxy::to(&bench.origin)?, "/")?
+                .copy_to_response([header::CACHE_CONTROL]),
+            |client| seen(client.get("/").send(), &["cache-control"])
         ),
         layer!(
             "body limit",

@@ -14,8 +14,9 @@ use crate::source::Setting;
 use crate::string_type::limit::{
     BandwidthText, BodyDirection, LimitFact, LimitName, RateText, RefusalStatus,
 };
+use crate::string_type::origin::{PathAndQuery, ProxyHost, UpstreamName};
 use crate::string_type::{FieldName, HeaderText, NetworkText};
-use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Text, Time};
+use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Switch, Text, Time};
 use crate::when::When;
 
 /// An origin whose scripts may read responses.
@@ -277,6 +278,86 @@ keys! {
         leeway: Seconds<0, 3600> = Seconds::new(60),
         /// Whether requests without a token are served too. An invalid token is refused in any case.
         optional: bool = false,
+    }
+}
+
+keys! {
+    /// Another service that decides about each request, the authority: it gets a GET request without body, and the client is admitted
+    /// if its response is a success. 401, 403 and redirects get to the client; with any other response, and without one, nobody is
+    /// admitted.
+    pub(crate) struct ForwardAuth {
+        /// The authority: the name of a group of the site's `upstreams`, or a URL as `upstream` has it. A path of it is the path of
+        /// the requests.
+        to [required]: UpstreamName,
+        /// The path of the requests in place of the one in `to`, with a query or without.
+        uri: PathAndQuery,
+        /// The `Host` of the requests: `$http_host` for the host that the client requests, `$proxy_host` for the one of the URL in
+        /// `to`, or a name. By default `$proxy_host` for a URL with a host, else `$http_host`.
+        host: ProxyHost,
+        /// The fields of the client that are sent. `"*"`: all but those about the body, ranges and conditions.
+        request_headers: OneOrMore<FieldName> = OneOrMore(default_forwarded_fields()),
+        /// Fields of the authority's response that are copied into the request. What the client sent in them is removed.
+        copy_headers: OneOrMore<FieldName> = OneOrMore::default(),
+        /// Fields of the authority's response that are copied into the response to an admitted client, such as `Set-Cookie`.
+        response_headers: OneOrMore<FieldName> = OneOrMore::default(),
+        /// The field of the authority's response with the name of the user.
+        user_header: FieldName,
+        /// Whether it is remembered who was admitted.
+        cache: Switch<ForwardAuthCache> = Switch::Off,
+    }
+}
+
+fn default_forwarded_fields() -> Vec<Setting<FieldName>> {
+    [
+        "Accept",
+        "Authorization",
+        "Cookie",
+        "Origin",
+        "User-Agent",
+        "X-Requested-With",
+    ]
+    .map(|name| not_given(FieldName(name.to_owned())))
+    .into()
+}
+
+keys! {
+    /// For how long an authority is not asked again about a client that it admitted. Only admissions are remembered, each for requests
+    /// of the same client with the same fields for the authority.
+    pub(crate) struct ForwardAuthCache {
+        /// For how long, in seconds.
+        time: Seconds<1, 86_400> = Seconds::new(30),
+        /// What else has to be the same: `"method"`, `"scheme"`, `"host"`, `"path"`, `"uri"` (the path with the query). Fewer are for
+        /// authorities that do not look at the others.
+        key: OneOrMore<ForwardAuthKey> = OneOrMore(default_forward_auth_key()),
+        /// The most admissions that each worker remembers.
+        size: Int<1, 10_000_000> = Int(10_000),
+    }
+}
+
+fn default_forward_auth_key() -> Vec<Setting<ForwardAuthKey>> {
+    [
+        ForwardAuthKey::Method,
+        ForwardAuthKey::Scheme,
+        ForwardAuthKey::Host,
+        ForwardAuthKey::Uri,
+    ]
+    .map(not_given)
+    .into()
+}
+
+choices! {
+    /// A part of a request that an authority looks at.
+    pub(crate) ForwardAuthKey: "a part of a request" {
+        /// The method.
+        Method = "method",
+        /// `http` or `https`.
+        Scheme = "scheme",
+        /// The host, with its port.
+        Host = "host",
+        /// The path.
+        Path = "path",
+        /// The path and the query.
+        Uri = "uri",
     }
 }
 

@@ -32,8 +32,8 @@ use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
 use cache::{Cache, CacheStore};
 use layers::{
-    BasicAuth, CertificateNeed, Cors, Jwt, Limit, Networks, RefererRules, RequestIds, Satisfy,
-    SecurityHeaders, SignedUrl,
+    BasicAuth, CertificateNeed, Cors, ForwardAuth, Jwt, Limit, Networks, RefererRules, RequestIds,
+    Satisfy, SecurityHeaders, SignedUrl,
 };
 use php::Fastcgi;
 use proxy::Proxy;
@@ -579,7 +579,7 @@ keys! {
         /// Whether clients need a verified certificate; 403 without one. It is for sites whose `tls.client_auth` is
         /// `"optional"`.
         client_certificate: CertificateNeed = CertificateNeed::Optional,
-        /// How many of `allow`, `client_certificate`, `basic_auth` and `jwt` have to admit a client. `"any"`: one of those that there
+        /// How many of `allow`, `client_certificate`, `basic_auth`, `jwt` and `forward_auth` have to admit a client. `"any"`: one of those that there
         /// are; a client that none of them admits gets 401 if it can log in, else 403.
         satisfy: Satisfy = Satisfy::All,
         /// Pages from which something may be requested. `true`: those of the host that is requested, and no page. `false`: all,
@@ -591,6 +591,8 @@ keys! {
         basic_auth: Switch<BasicAuth>,
         /// JSON Web Tokens with every request. `false`: none, also where the site requires them.
         jwt: Switch<Jwt>,
+        /// Another service that decides about each request. `false`: none, also where the site asks one.
+        forward_auth: Switch<ForwardAuth>,
         /// Limits on requests.
         limits: List<Limit> = List::default(),
     }

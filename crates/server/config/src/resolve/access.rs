@@ -3,15 +3,17 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use apus_handler::ResponseMarker;
-use apus_handler::middleware::{Layer, Middleware};
+use apus_handler::middleware::Layer;
 use apus_http::Network;
 use apus_layers::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users, jsonwebtoken::Algorithm};
-use apus_layers::{AccessCheck, AnyOf, NetworkAccess, Referers, RequireClientCertificate};
+use apus_layers::{AnyOf, NetworkAccess, Referers, RequireClientCertificate};
 
+use super::admission_check::AdmissionCheck;
 use super::conditions::Conditions;
+use super::forward_auth;
 use super::switched::switched;
 use super::tls;
+use super::upstream::SiteUpstreams;
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::raw::LocationKeys;
@@ -30,6 +32,8 @@ pub(super) struct AccessKeys<'a> {
     pub(super) requests_certificates: bool,
     /// The names that conditions may use.
     pub(super) conditions: &'a Conditions,
+    /// The groups of origins that the site can send requests to.
+    pub(super) groups: &'a SiteUpstreams<'a>,
 }
 
 /// The layers that decide which clients are served.
@@ -42,6 +46,7 @@ pub(super) struct AccessLayers {
     certificate: Option<AdmissionCheck>,
     basic_auth: Option<AdmissionCheck>,
     jwt: Option<AdmissionCheck>,
+    forward_auth: Option<AdmissionCheck>,
     /// The layer of all checks of which one is enough.
     any: Option<Layer>,
     is_any: bool,
@@ -52,36 +57,6 @@ pub(super) struct AccessLayers {
 struct NetworkLayer<L> {
     networks: Arc<[Network]>,
     layer: L,
-}
-
-/// A check that can admit clients, alone as a layer and as one of several.
-#[derive(Clone)]
-pub(super) struct AdmissionCheck {
-    layer: Layer,
-    check: Arc<dyn AccessCheck>,
-    settings: Arc<str>,
-    /// Where it says that clients without credentials are admitted, too.
-    admits_everybody: Option<SourceSpan>,
-}
-
-impl AdmissionCheck {
-    fn new(
-        settings: &dyn Debug,
-        check: impl AccessCheck + Middleware<ResponseMarker> + Clone,
-    ) -> Self {
-        Self {
-            layer: Layer::named(check.name(), settings, check.clone()),
-            check: Arc::new(check),
-            settings: format!("{settings:?}").into(),
-            admits_everybody: None,
-        }
-    }
-}
-
-impl Debug for AdmissionCheck {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.layer.fmt(f)
-    }
 }
 
 impl AccessLayers {
@@ -123,6 +98,12 @@ impl AccessLayers {
             jwt: switched(own.jwt.as_ref(), &site.jwt, reader, |keys, _, reader| {
                 jwt(keys, reader)
             }),
+            forward_auth: switched(
+                own.forward_auth.as_ref(),
+                &site.forward_auth,
+                reader,
+                |own, _, reader| forward_auth::check(own, keys.groups, reader),
+            ),
             any: site.any.clone(),
             is_any: if own.satisfy.given {
                 *own.satisfy == Satisfy::Any
@@ -151,6 +132,7 @@ impl AccessLayers {
             || own.client_certificate.given
             || own.basic_auth.is_some()
             || own.jwt.is_some()
+            || own.forward_auth.is_some()
             || own.satisfy.given
     }
 
@@ -196,6 +178,7 @@ impl AccessLayers {
             self.certificate.as_ref(),
             self.basic_auth.as_ref(),
             self.jwt.as_ref(),
+            self.forward_auth.as_ref(),
         ]
         .into_iter()
         .flatten()

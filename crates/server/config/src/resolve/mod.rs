@@ -2,9 +2,11 @@
 
 mod access;
 mod acme;
+mod admission_check;
 mod bans;
 mod cache;
 mod conditions;
+mod forward_auth;
 mod http3;
 mod layers;
 mod limits;
@@ -470,6 +472,7 @@ fn site(
         settings,
         rules,
         limits,
+        origin_handles: groups.origin_handles(),
         locations,
     };
     Some(ResolvedSite {

@@ -11,7 +11,7 @@ use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
 
 use super::cache;
-use super::upstream::{GroupReference, GroupUser, SiteUpstreams, same_site};
+use super::upstream::{SiteUpstreams, same_site};
 use crate::diagnostics::Finding;
 use crate::files::is_no_folder;
 use crate::keys::{ConfigReader, ConfigTable};
@@ -45,7 +45,7 @@ impl ProxyResolver<'_> {
         &self,
         reader: &mut ConfigReader<'_>,
     ) -> Option<(ProxyPlan, LocationSettings)> {
-        let found = self.group(self.upstream, reader);
+        let found = self.groups.of_upstream(self.upstream, reader);
         let path = self.path(reader);
         let cache = cache::settings(self.cache, self.cache_of_site, reader);
         let keys = self.keys(reader)?;
@@ -105,40 +105,6 @@ impl ProxyResolver<'_> {
         Some((proxy, settings))
     }
 
-    fn group(
-        &self,
-        upstream: &Setting<UpstreamName>,
-        reader: &mut ConfigReader<'_>,
-    ) -> Option<GroupReference> {
-        match &upstream.target {
-            UpstreamTarget::Group(name) => {
-                let found = self
-                    .groups
-                    .named(name, GroupUser::Proxy, &upstream.span, reader)?;
-                if found.is_fastcgi {
-                    reader.report(
-                        Finding::error(
-                            &upstream.span,
-                            "a group that speaks FastCGI, where HTTP is spoken",
-                            "expected another group",
-                        )
-                        .help("programs of PHP are run by the key `php_fastcgi`"),
-                    );
-                    return None;
-                }
-                Some(found)
-            }
-            UpstreamTarget::Origin { node, protocol, .. } => {
-                let node = Setting {
-                    value: node.clone(),
-                    span: upstream.span.clone(),
-                    given: true,
-                };
-                self.groups.of_url(&node, *protocol, reader)
-            }
-        }
-    }
-
     /// The mirror of requests. The outer `None` is for errors.
     fn mirror(
         &self,
@@ -156,7 +122,7 @@ impl ProxyResolver<'_> {
             ));
             return None;
         }
-        let found = self.group(&mirror.upstream, reader)?;
+        let found = self.groups.of_upstream(&mirror.upstream, reader)?;
         Some(Some(MirrorSettings {
             scheme: found.scheme(),
             group: found.name.into(),

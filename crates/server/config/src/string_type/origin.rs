@@ -438,6 +438,27 @@ impl StringType for CookiePath {
     }
 }
 
+/// A path with a query, or without one.
+#[derive(Clone, Debug)]
+pub(crate) struct PathAndQuery(pub(crate) String);
+
+impl StringType for PathAndQuery {
+    const EXPECTED: &'static str = "a path as \"/verify\", with a query or without";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let is_valid = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        if text.starts_with('/') && text.bytes().all(is_valid) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ValueError::Unexpected)
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
 /// The start of a URI.
 #[derive(Clone, Debug)]
 pub(crate) struct UriPrefix(pub(crate) String);

@@ -439,6 +439,22 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:41 cannot read ",
     ),
     (
+        "SITE\nforward_auth = { uri = \"/a\" }\n",
+        "4:16 the key `to` is missing",
+    ),
+    (
+        "SITE\nforward_auth = { to = \"http://a.example/a\", uri = \"/b\" }\n",
+        "4:51 two paths of the authority",
+    ),
+    (
+        "SITE\nforward_auth = { to = \"accounts\" }\n",
+        "4:23 the site has no group of origins `accounts`",
+    ),
+    (
+        "SITE\nforward_auth = { to = \"unix:/run/a.sock\", host = \"$proxy_host\" }\n",
+        "4:50 `$proxy_host` without a URL whose host it could be",
+    ),
+    (
         "SITE\n[[sites.limits]]\nname = \"a\"\n",
         "4:1 the limit has neither `rate`, `concurrent` nor `bandwidth`",
     ),

@@ -5,6 +5,8 @@ mod basic_credentials;
 mod bearer;
 mod comparisons;
 mod failures;
+mod forward;
+mod forward_cache;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod key;
@@ -24,6 +26,8 @@ use aws_lc_rs::{constant_time, digest};
 pub use basic::{BasicAuth, BasicUser, CredentialsCheck};
 pub use basic_credentials::Credentials;
 pub use bearer::BearerAuth;
+pub use forward::ForwardAuth;
+pub use forward_cache::AnswerKey;
 #[cfg(feature = "jwt")]
 pub use jsonwebtoken;
 #[cfg(feature = "jwt")]

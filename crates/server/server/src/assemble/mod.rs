@@ -72,6 +72,9 @@ pub fn assemble(
             shared.push(members);
         }
     }
+    for handle in plan.origin_handles() {
+        handle.connect(resources.origins.of_layer(handle));
+    }
     let context = AssemblyContext {
         cache_bytes: cache_bytes(plan, &shared),
         resources,

@@ -82,6 +82,20 @@ impl OriginServices<'_> {
 }
 
 impl OriginServices<'_> {
+    /// The service for requests that a layer sends to a group of origins.
+    pub(super) fn of_layer(self, handle: &config::OriginHandle) -> Arc<dyn ServiceFactory> {
+        let group = handle.group();
+        match self {
+            Self::Live { upstreams, .. } => {
+                Arc::new(Proxy::new(upstreams, group, handle.settings().clone()))
+            }
+            Self::DryRun => {
+                let group = group.to_owned();
+                Arc::new(move || DryRunOrigin(group.clone()))
+            }
+        }
+    }
+
     /// The service that runs PHP scripts.
     pub(super) fn php(self, plan: &config::PhpPlan, site: &config::SitePlan) -> PhpServices {
         let settings = plan.settings.clone();

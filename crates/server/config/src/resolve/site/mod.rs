@@ -540,6 +540,7 @@ impl SiteResolver<'_> {
         let tls = self.site.tls.as_ref();
         let keys = AccessKeys {
             own,
+            groups: self.groups,
             requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
             conditions: &self.defaults.conditions,
         };

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use apus_client::{Protocol, ProxyHead, ResponseRules, Timeouts};
+use apus_proxy::ProxySettings;
 use apus_upstream::plan::{
     BudgetPlan, ConnectionPoolPlan, DnsPlan, GroupPlan, HashKey, NodePlan, QueuePlan, RetryOn,
     RetryPlan, SameSite, StickyPlan, Strategy,
@@ -17,10 +18,11 @@ use http::StatusCode;
 use super::small;
 use crate::diagnostics::{Finding, nearest};
 use crate::keys::{ConfigReader, ConfigTable, shown};
+use crate::origin_handle::OriginHandle;
 use crate::plan::UpstreamPlan;
 use crate::raw::{self, upstream as keys};
 use crate::source::{Setting, SourceSpan};
-use crate::string_type::origin::{NodeAddress, RetryCause, Statuses};
+use crate::string_type::origin::{NodeAddress, RetryCause, Statuses, UpstreamName, UpstreamTarget};
 use crate::value::Time;
 
 /// The groups that a site can send requests to.
@@ -31,6 +33,8 @@ pub(super) struct SiteUpstreams<'a> {
     named: Vec<NamedGroup>,
     /// The groups of URLs and of PHP.
     unnamed: RefCell<Vec<UpstreamPlan>>,
+    /// The groups to which layers send requests.
+    origin_handles: RefCell<Vec<OriginHandle>>,
 }
 
 struct NamedGroup {
@@ -134,6 +138,7 @@ impl<'a> SiteUpstreams<'a> {
             site_name: site_name.to_owned(),
             named,
             unnamed: RefCell::default(),
+            origin_handles: RefCell::default(),
         }
     }
 
@@ -243,6 +248,51 @@ impl<'a> SiteUpstreams<'a> {
             is_tls,
             is_fastcgi: false,
         })
+    }
+
+    /// The group of HTTP origins that a key names, which is added if it is a URL.
+    pub(super) fn of_upstream(
+        &self,
+        upstream: &Setting<UpstreamName>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<GroupReference> {
+        match &upstream.target {
+            UpstreamTarget::Group(name) => {
+                let found = self.named(name, GroupUser::Proxy, &upstream.span, reader)?;
+                if found.is_fastcgi {
+                    reader.report(
+                        Finding::error(
+                            &upstream.span,
+                            "a group that speaks FastCGI, where HTTP is spoken",
+                            "expected another group",
+                        )
+                        .help("programs of PHP are run by the key `php_fastcgi`"),
+                    );
+                    return None;
+                }
+                Some(found)
+            }
+            UpstreamTarget::Origin { node, protocol, .. } => {
+                let node = Setting {
+                    value: node.clone(),
+                    span: upstream.span.clone(),
+                    given: true,
+                };
+                self.of_url(&node, *protocol, reader)
+            }
+        }
+    }
+
+    /// The service for requests that a layer sends to a group.
+    pub(super) fn origin_handle(&self, group: String, settings: ProxySettings) -> OriginHandle {
+        let handle = OriginHandle::new(group, settings);
+        self.origin_handles.borrow_mut().push(handle.clone());
+        handle
+    }
+
+    /// The groups to which layers send requests.
+    pub(super) fn origin_handles(&self) -> Vec<OriginHandle> {
+        self.origin_handles.borrow().clone()
     }
 
     /// Warns about unused groups.

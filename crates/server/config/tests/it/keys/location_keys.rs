@@ -235,6 +235,66 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", optional = true }",
     ),
+    (
+        "forward_auth",
+        "",
+        "forward_auth = { to = \"http://a.example\" }",
+    ),
+    (
+        "forward_auth.to",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://b.example\" }",
+    ),
+    (
+        "forward_auth.uri",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", uri = \"/verify\" }",
+    ),
+    (
+        "forward_auth.host",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", host = \"b.example\" }",
+    ),
+    (
+        "forward_auth.request_headers",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", request_headers = \"*\" }",
+    ),
+    (
+        "forward_auth.copy_headers",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", copy_headers = \"X-A\" }",
+    ),
+    (
+        "forward_auth.response_headers",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", response_headers = \"X-A\" }",
+    ),
+    (
+        "forward_auth.user_header",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", user_header = \"X-A\" }",
+    ),
+    (
+        "forward_auth.cache",
+        "forward_auth = { to = \"http://a.example\" }",
+        "forward_auth = { to = \"http://a.example\", cache = true }",
+    ),
+    (
+        "forward_auth.cache.time",
+        "forward_auth = { to = \"http://a.example\", cache = true }",
+        "forward_auth = { to = \"http://a.example\", cache.time = 60 }",
+    ),
+    (
+        "forward_auth.cache.key",
+        "forward_auth = { to = \"http://a.example\", cache = true }",
+        "forward_auth = { to = \"http://a.example\", cache.key = [\"host\"] }",
+    ),
+    (
+        "forward_auth.cache.size",
+        "forward_auth = { to = \"http://a.example\", cache = true }",
+        "forward_auth = { to = \"http://a.example\", cache.size = 5 }",
+    ),
     ("limits", "", "limits = [{ name = \"a\", rate = \"10/s\" }]"),
     (
         "limits.name",

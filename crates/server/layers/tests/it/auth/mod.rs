@@ -1,5 +1,6 @@
 //! HTTP authentication, passwords and signed URLs.
 
+mod forward;
 mod jwt;
 mod signed_urls;
 

@@ -8,6 +8,8 @@ use super::doors::doors;
 use super::server::Server;
 use super::stack::Stack;
 use super::visitor::{ClientProtocol, Visitor};
+use apus_testkit::scripted::{Action, ScriptedServer};
+
 use crate::clients::{Curl, certificate};
 use crate::harness::{Home, free_port, wait_until};
 use crate::wire::{Received, Wire};
@@ -91,13 +93,18 @@ fn scripts_fields_and_logs_get_the_user_whom_a_layer_or_a_certificate_authentica
     let stack = Stack::scripts();
     let users = stack.write("users.htpasswd", USERS);
     let key = stack.write("users.key", KEY);
+    let authority = ScriptedServer::start(|_| {
+        Action::Respond(b"HTTP/1.1 200 OK\r\nX-Name: hopper\r\nContent-Length: 0\r\n\r\n".into())
+    });
     let keys = format!(
         "request_headers.set = {{ X-User = \"$remote_user\" }}\n\
          headers.set = {{ X-Seen = \"$remote_user\" }}\n\
          fastcgi.params = {{ NAMED = \"u:$remote_user\" }}\n\
          access_log = {{ path = \"access.log\", format = \"$remote_user $request_uri\" }}\n\
          [[sites.locations]]\npath = \"/basic/\"\nbasic_auth = {{ users_file = \"{users}\" }}\n\
-         [[sites.locations]]\npath = \"/token/\"\njwt = {{ key_file = \"{key}\", algorithm = \"HS256\" }}\n",
+         [[sites.locations]]\npath = \"/token/\"\njwt = {{ key_file = \"{key}\", algorithm = \"HS256\" }}\n\
+         [[sites.locations]]\npath = \"/asked/\"\nforward_auth = {{ to = \"{authority}\", user_header = \"X-Name\" }}\n",
+        authority = authority.url("/"),
         users = users.display(),
         key = key.display(),
     );
@@ -105,6 +112,7 @@ fn scripts_fields_and_logs_get_the_user_whom_a_layer_or_a_certificate_authentica
         ("index.php", ECHO),
         ("basic/index.php", ECHO),
         ("token/index.php", ECHO),
+        ("asked/index.php", ECHO),
     ];
     for (door, server) in doors("users", &files, &keys) {
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -123,6 +131,13 @@ fn scripts_fields_and_logs_get_the_user_whom_a_layer_or_a_certificate_authentica
                 200,
                 "grace Bearer grace u:grace ",
                 Some("grace"),
+            ),
+            (
+                "/asked/",
+                "X-Name: eve\r\nX_Name: eve\r\nRemote-User: eve\r\n",
+                200,
+                "hopper FORWARD hopper u:hopper ",
+                Some("hopper"),
             ),
             // A name that nobody has checked is none.
             (

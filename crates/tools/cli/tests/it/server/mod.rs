@@ -4,6 +4,7 @@ mod access;
 mod access_log;
 mod bans;
 mod credentials;
+mod forward_auth;
 mod limits;
 mod maintenance;
 mod own_files;
