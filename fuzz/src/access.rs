@@ -1,6 +1,6 @@
-//! Fuzz target of files of users.
+//! Fuzz targets of files of users and of key sets.
 
-use apus_layers::auth::Users;
+use apus_layers::auth::{KeySet, Users};
 
 /// A file of users. Each line is a user, or is named with its number and without its text. What is valid stays valid when lines
 /// are read one by one.
@@ -30,4 +30,20 @@ pub fn htpasswd(data: &[u8]) {
             }
         }
     }
+}
+
+/// A key set is read or refused, and what is read has a key for signatures.
+pub fn jwks(data: &[u8]) {
+    let Ok(keys) = KeySet::parse(data) else {
+        return;
+    };
+    assert!((1..=100).contains(&keys.len()));
+    // Each key alone is read as well, or left out again.
+    let whole: serde_json::Value = serde_json::from_slice(data).expect("a set that was read");
+    let members = whole["keys"].as_array().expect("a set that was read");
+    let alone = members.iter().filter(|key| {
+        let set = serde_json::json!({ "keys": [key] }).to_string();
+        KeySet::parse(set.as_bytes()).is_ok()
+    });
+    assert_eq!(alone.count(), keys.len());
 }

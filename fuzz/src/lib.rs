@@ -28,7 +28,7 @@ mod websocket;
 
 use std::process::ExitCode;
 
-pub use access::htpasswd;
+pub use access::{htpasswd, jwks};
 pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
 pub use clients::forwarded;
@@ -79,6 +79,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http3_frames", http3_frames),
     ("hpack", hpack),
     ("htpasswd", htpasswd),
+    ("jwks", jwks),
     ("multipart", multipart),
     ("network_list", network_list),
     ("path_resolution", path_resolution),

@@ -61,6 +61,11 @@ impl Definitions {
         self.lists.insert(name.to_owned(), list);
     }
 
+    /// The list of this name.
+    pub fn list(&self, name: &str) -> Option<&ConditionList> {
+        self.lists.get(name)
+    }
+
     /// Sets the zone of times in conditions that are compiled from now on. By default that of the system.
     pub fn set_zone(&mut self, zone: TimeZone) {
         self.zone = Some(zone);

@@ -37,6 +37,7 @@ mod description;
 mod diagnostics;
 mod environment;
 mod equivalents;
+mod fetched_key_sets;
 mod files;
 mod include;
 mod keys;
@@ -64,6 +65,7 @@ use std::path::Path;
 
 pub use diagnostics::{Diagnostics, Severity};
 pub use equivalents::equivalents;
+pub use fetched_key_sets::FetchedKeySets;
 pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use origin_handle::OriginHandle;

@@ -14,6 +14,7 @@ use apus_compress::Compression;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::LimitHandle;
+use apus_layers::auth::RemoteKeySet;
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
@@ -29,6 +30,7 @@ use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
 use super::diagnostics::Diagnostics;
+use super::fetched_key_sets::FetchedKeySets;
 use super::origin_handle::OriginHandle;
 pub use super::raw::LogLevel;
 use super::source::SourceSpan;
@@ -159,6 +161,8 @@ pub struct SitePlan {
     pub limits: Vec<(Option<String>, LimitHandle)>,
     /// The groups to which its layers send requests of their own.
     pub origin_handles: Vec<OriginHandle>,
+    /// The sets of keys that are fetched, with their URLs.
+    pub key_sets: Vec<(String, RemoteKeySet)>,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
 }
@@ -279,6 +283,12 @@ impl ServerPlan {
                 limit.use_bans(bans);
             }
         }
+    }
+
+    /// Continues with the keys that were fetched for an earlier configuration.
+    pub fn continue_key_sets(&self, known: &mut FetchedKeySets) {
+        let sets = self.sites.iter().flat_map(|site| &site.key_sets);
+        known.continue_with(sets.cloned().collect());
     }
 
     /// The limits, with their sites, and the patterns of their locations if they are limits of a location.

@@ -5,7 +5,8 @@
 //! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `bandwidth_limit` (by `paced_body`), `timeout`, `request_id`, `log`,
 //! `maintenance`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
-//! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT, signed URLs, and the secret of an application (`key`).
+//! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT and the keys of issuers (`key_set`, `remote_key_set`), forward
+//! authentication (`forward`, `forward_cache`), signed URLs, and the secret of an application (`key`).
 //!
 //! A layer is a `Middleware` of apus-handler. `crates/server/sites/src/serve/layers.rs` puts layers around the handler
 //! of a location; their keys are in `crates/server/config/src/raw/layers.rs`, and
@@ -24,6 +25,9 @@
 //! - **A wrong password is counted when its comparison begins** (`auth::failures`), so that guesses at the same time do not exceed the
 //!   limit. Requests with the same credentials share one comparison (`auth::comparisons`): a browser sends many at once, and got 429
 //!   for most of them after a reload.
+//! - **An admission by another service is remembered with all that the service got of the client** (`auth::forward_cache`), and its address. A
+//!   cookie alone as the key would let a client in by the cookie of somebody whom another field admitted.
+//! - **A key of an issuer is for the algorithms of its own type** (`auth::key_set`), whatever the token says.
 //! - **Passwords are verified on separate threads**, with places for clients and for all together
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
 //!

@@ -47,6 +47,22 @@ impl NetworkAccess {
         }
     }
 
+    /// For clients of this set of networks only, which may be shared.
+    pub fn allow_set(networks: Arc<NetworkSet>) -> Self {
+        Self {
+            allowed: Some(networks),
+            denied: Arc::default(),
+        }
+    }
+
+    /// For all clients but those of this set of networks, which may be shared.
+    pub fn deny_set(networks: Arc<NetworkSet>) -> Self {
+        Self {
+            allowed: None,
+            denied: networks,
+        }
+    }
+
     /// Rejects clients of these networks, also those that are allowed, in place of the networks before.
     #[must_use]
     pub fn except(mut self, networks: impl IntoIterator<Item = Network>) -> Self {

@@ -37,7 +37,9 @@ use crate::maintenance::MaintenanceSwitches;
 use crate::source::ConfigSource;
 use crate::state_folder::StateFolder;
 use apus_access_log::AccessLogs;
-use apus_config::{self as config, ConfigFiles, Diagnostics, ListenerSpans, LogLevel};
+use apus_config::{
+    self as config, ConfigFiles, Diagnostics, FetchedKeySets, ListenerSpans, LogLevel,
+};
 
 /// Loads a source, at the start and for each reload.
 pub(crate) struct PlanLoader {
@@ -67,6 +69,8 @@ pub(crate) struct PlanLoader {
     rule_counters: RuleCounters,
     /// What limits have counted, which a reload keeps.
     limits: LimitStates,
+    /// The keys of tokens that were fetched.
+    key_sets: RefCell<FetchedKeySets>,
     /// The maintenance of sites by command.
     maintenance: MaintenanceSwitches,
     /// The bans of clients, of a server that runs.
@@ -167,6 +171,7 @@ impl PlanLoader {
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
             limits: LimitStates::default(),
+            key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
             bans: None,
             state_folder,
@@ -399,6 +404,7 @@ impl PlanLoader {
         let (logs, origins) = match access_logs {
             Some(logs) => {
                 config.continue_limits(&self.limits, self.bans.as_ref());
+                config.continue_key_sets(&mut self.key_sets.borrow_mut());
                 if config.caches().next().is_some() {
                     self.open_cache(&config.global.cache)?;
                 }

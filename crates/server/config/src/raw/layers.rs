@@ -14,8 +14,8 @@ use crate::source::Setting;
 use crate::string_type::limit::{
     BandwidthText, BodyDirection, LimitFact, LimitName, RateText, RefusalStatus,
 };
-use crate::string_type::origin::{PathAndQuery, ProxyHost, UpstreamName};
-use crate::string_type::{FieldName, HeaderText, NetworkText};
+use crate::string_type::origin::{FetchUrl, PathAndQuery, ProxyHost, UpstreamName};
+use crate::string_type::{FieldName, HeaderText, NetworkEntry};
 use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Switch, Text, Time};
 use crate::when::When;
 
@@ -141,7 +141,7 @@ pub(crate) enum Networks {
     /// `false`.
     Off,
     /// These.
-    Of(OneOrMore<NetworkText>),
+    Of(OneOrMore<NetworkEntry>),
 }
 
 impl KeyType for Networks {
@@ -160,7 +160,7 @@ impl KeyType for Networks {
     }
 
     fn type_description() -> TypeDescription {
-        let networks = OneOrMore::<NetworkText>::type_description();
+        let networks = OneOrMore::<NetworkEntry>::type_description();
         TypeDescription {
             expected: format!("`false`, {}", networks.expected),
             schema: json!({"anyOf": [{"const": false}, networks.schema]}),
@@ -265,11 +265,18 @@ keys! {
     /// JSON Web Tokens in `Authorization: Bearer` (RFC 7519, RFC 8725). Without a valid one 401. `exp` is
     /// required and checked, `nbf` is checked if it is there.
     pub(crate) struct Jwt {
-        /// The only algorithm that is accepted.
-        algorithm [required]: JwtAlgorithm,
+        /// The only algorithms that are accepted: with `key_file` exactly one; with a key set any but those with a secret, and by default
+        /// all of these. Each key of a set is for the algorithms of its own type only.
+        algorithm: OneOrMore<JwtAlgorithm> = OneOrMore::default(),
         /// The file with the key: for `HS256`, `HS384` and `HS512` the secret, of 32 bytes at least; else the
-        /// public key, PEM. It is read at start and reload.
-        key_file [required]: FilePath,
+        /// public key, PEM. It is read at start and reload. Or one of `jwks_file` and `jwks_url`.
+        key_file: FilePath,
+        /// A file with the public keys of the issuer, a JSON Web Key Set (RFC 7517). It is read at start and reload.
+        jwks_file: FilePath,
+        /// The URL of such a key set. It is fetched with the first token, again as its `Cache-Control: max-age` says (a minute at
+        /// least, a day at most, an hour without it), and for a token with an unknown key, but not within 30 seconds of the last
+        /// time. While that fails, the keys of before stay in force; without any, requests get 503.
+        jwks_url: FetchUrl,
         /// The issuer that tokens must have (`iss`).
         issuer: Text,
         /// The audience that tokens must have (`aud`).

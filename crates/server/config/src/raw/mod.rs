@@ -570,10 +570,12 @@ keys! {
         /// How long a response may take until it begins, without the time in which the client sends its body, in
         /// seconds; 503 beyond. 0: no limit.
         request_timeout: Seconds<0, YEAR>,
-        /// The networks whose clients are served; all others get 403. `"unix:"` is clients of Unix sockets. Behind
+        /// The networks whose clients are served; all others get 403. `"unix:"` is clients of Unix sockets, and
+        /// `"@NAME"` a list of networks of `[global.lists]`. Behind
         /// `trusted_proxies` the client is the one that they name. `false`: all, also where the site allows only some.
         allow: Networks,
-        /// The networks whose clients get 403, also those that `allow` has and those that authenticate. `false`: none, also
+        /// The networks whose clients get 403, also those that `allow` has and those that authenticate. `"@NAME"` is a list of
+        /// networks of `[global.lists]`. `false`: none, also
         /// where the site denies some.
         deny: Networks,
         /// Whether clients need a verified certificate; 403 without one. It is for sites whose `tls.client_auth` is

@@ -3,24 +3,25 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use apus_conditions::NetworkSet;
 use apus_handler::middleware::Layer;
 use apus_http::Network;
-use apus_layers::auth::{BasicAuth, JwtAuth, Key, SignedUrls, Users, jsonwebtoken::Algorithm};
+use apus_layers::auth::{BasicAuth, Key, SignedUrls, Users};
 use apus_layers::{AnyOf, NetworkAccess, Referers, RequireClientCertificate};
 
 use super::admission_check::AdmissionCheck;
 use super::conditions::Conditions;
 use super::forward_auth;
+use super::jwt;
 use super::switched::switched;
 use super::tls;
 use super::upstream::SiteUpstreams;
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::raw::LocationKeys;
-use crate::raw::layers::{
-    self as keys, CertificateNeed, JwtAlgorithm, Networks, RefererSource, Satisfy,
-};
+use crate::raw::layers::{self as keys, CertificateNeed, Networks, RefererSource, Satisfy};
 use crate::source::{Setting, SourceSpan};
+use crate::string_type::NetworkEntry;
 use crate::value::FilePath;
 
 /// The keys of a place, and what its site says about clients.
@@ -56,7 +57,37 @@ pub(super) struct AccessLayers {
 #[derive(Clone, Debug)]
 struct NetworkLayer<L> {
     networks: Arc<[Network]>,
+    /// Whether there are more networks, in lists.
+    has_lists: bool,
     layer: L,
+}
+
+/// The networks of a key: those of the site with their layer, or others for a layer.
+enum ResolvedNetworks<L> {
+    Site(NetworkLayer<L>),
+    Own {
+        networks: Arc<[Network]>,
+        lists: Vec<String>,
+        set: Arc<NetworkSet>,
+    },
+}
+
+impl<L> ResolvedNetworks<L> {
+    /// The layer of them.
+    fn or_make(self, make: impl FnOnce(Arc<NetworkSet>, &dyn Debug) -> L) -> NetworkLayer<L> {
+        match self {
+            Self::Site(layer) => layer,
+            Self::Own {
+                networks,
+                lists,
+                set,
+            } => NetworkLayer {
+                layer: make(set, &(&networks, &lists)),
+                has_lists: !lists.is_empty(),
+                networks,
+            },
+        }
+    }
 }
 
 impl AccessLayers {
@@ -68,9 +99,10 @@ impl AccessLayers {
     ) -> Self {
         let own = keys.own;
         let mut layers = Self {
-            deny: networks(own.deny.as_ref(), &site.deny, |networks| {
-                let access = NetworkAccess::deny(networks.iter().copied());
-                Layer::named("deny", &networks, access)
+            deny: networks(keys, own.deny.as_ref(), &site.deny, reader).map(|denied| {
+                denied.or_make(|networks, settings| {
+                    Layer::named("deny", settings, NetworkAccess::deny_set(networks))
+                })
             }),
             referers: switched(
                 own.referers.as_ref(),
@@ -84,9 +116,10 @@ impl AccessLayers {
                 reader,
                 |keys, _, reader| signed_url(keys, reader),
             ),
-            allow: networks(own.allow.as_ref(), &site.allow, |networks| {
-                let access = NetworkAccess::allow(networks.iter().copied());
-                AdmissionCheck::new(&networks, access)
+            allow: networks(keys, own.allow.as_ref(), &site.allow, reader).map(|allowed| {
+                allowed.or_make(|networks, settings| {
+                    AdmissionCheck::new(settings, NetworkAccess::allow_set(networks))
+                })
             }),
             certificate: certificate(keys, site, reader),
             basic_auth: switched(
@@ -95,8 +128,8 @@ impl AccessLayers {
                 reader,
                 basic_auth,
             ),
-            jwt: switched(own.jwt.as_ref(), &site.jwt, reader, |keys, _, reader| {
-                jwt(keys, reader)
+            jwt: switched(own.jwt.as_ref(), &site.jwt, reader, |own, span, reader| {
+                jwt::check((own, span), keys.groups, reader)
             }),
             forward_auth: switched(
                 own.forward_auth.as_ref(),
@@ -216,6 +249,9 @@ impl AccessLayers {
             ) => bits <= inner && one.contains_ip(*address),
             (one, other) => one == other,
         };
+        if allow.has_lists || deny.has_lists {
+            return;
+        }
         // Lists of thousands of networks are hardly written by hand.
         if allow.networks.len().saturating_mul(deny.networks.len()) > 100_000 {
             return;
@@ -246,23 +282,42 @@ impl AccessLayers {
     }
 }
 
-/// The layer of networks that a key gives, turns off, or leaves to the site.
+/// The networks that a key gives, turns off, or leaves to the site.
 fn networks<L: Clone>(
+    keys: AccessKeys<'_>,
     own: Option<&Setting<Networks>>,
     site: &Option<NetworkLayer<L>>,
-    make: impl FnOnce(Arc<[Network]>) -> L,
-) -> Option<NetworkLayer<L>> {
-    match own.map(|own| &own.value) {
-        None => site.clone(),
-        Some(Networks::Off) => None,
-        Some(Networks::Of(networks)) => {
-            let networks: Arc<[Network]> = networks.0.iter().map(|network| network.0).collect();
-            Some(NetworkLayer {
-                layer: make(networks.clone()),
-                networks,
-            })
+    reader: &mut ConfigReader<'_>,
+) -> Option<ResolvedNetworks<L>> {
+    let entries = match own.map(|own| &own.value) {
+        None => return site.clone().map(ResolvedNetworks::Site),
+        Some(Networks::Off) => return None,
+        Some(Networks::Of(entries)) => entries,
+    };
+    let (mut networks, mut lists, mut sets) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in &entries.0 {
+        match &entry.value {
+            NetworkEntry::Network(network) => networks.push(*network),
+            NetworkEntry::List(name) => {
+                sets.extend(keys.conditions.networks(name, &entry.span, reader));
+                lists.push(name.clone());
+            }
         }
     }
+    let set = match &*sets {
+        // A list alone is shared.
+        [set] if networks.is_empty() => set.clone(),
+        _ => {
+            let written = NetworkSet::new(networks.iter().copied());
+            let sets = sets.iter().map(|set| &**set);
+            Arc::new(NetworkSet::union(sets.chain([&written])))
+        }
+    };
+    Some(ResolvedNetworks::Own {
+        networks: networks.into(),
+        lists,
+        set,
+    })
 }
 
 fn certificate(
@@ -375,49 +430,4 @@ fn basic_auth(
         ));
     }
     None
-}
-
-fn jwt(keys: &keys::Jwt, reader: &mut ConfigReader<'_>) -> Option<AdmissionCheck> {
-    let key = tls::file(&keys.key_file, reader)?;
-    let mut auth = match JwtAuth::<serde_json::Value>::from_key(algorithm(*keys.algorithm), &key) {
-        Ok(auth) => auth.leeway(keys.leeway.0),
-        Err(error) => {
-            let message = error.to_string();
-            reader.report(Finding::error(&keys.key_file.span, message, "in this file"));
-            return None;
-        }
-    };
-    if keys.algorithm.is_secret() {
-        tls::warn_of_readers(&keys.key_file, reader);
-    }
-    if let Some(issuer) = &keys.issuer {
-        auth = auth.issuer(&issuer.0);
-    }
-    if let Some(audience) = &keys.audience {
-        auth = auth.audience(&audience.0);
-    }
-    if *keys.optional {
-        auth = auth.optional();
-    }
-    Some(AdmissionCheck {
-        admits_everybody: keys.optional.value.then(|| keys.optional.span.clone()),
-        ..AdmissionCheck::new(keys, auth)
-    })
-}
-
-fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {
-    match algorithm {
-        JwtAlgorithm::Hs256 => Algorithm::HS256,
-        JwtAlgorithm::Hs384 => Algorithm::HS384,
-        JwtAlgorithm::Hs512 => Algorithm::HS512,
-        JwtAlgorithm::Rs256 => Algorithm::RS256,
-        JwtAlgorithm::Rs384 => Algorithm::RS384,
-        JwtAlgorithm::Rs512 => Algorithm::RS512,
-        JwtAlgorithm::Ps256 => Algorithm::PS256,
-        JwtAlgorithm::Ps384 => Algorithm::PS384,
-        JwtAlgorithm::Ps512 => Algorithm::PS512,
-        JwtAlgorithm::Es256 => Algorithm::ES256,
-        JwtAlgorithm::Es384 => Algorithm::ES384,
-        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
-    }
 }

@@ -70,6 +70,26 @@ impl Conditions {
         conditions
     }
 
+    /// The networks of a list that a key names by `@NAME`. An unknown name and a list of texts are reported.
+    pub(super) fn networks(
+        &self,
+        name: &str,
+        span: &SourceSpan,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Arc<NetworkSet>> {
+        let message = match self.definitions.list(name) {
+            Some(ConditionList::Networks(networks)) => return Some(networks.clone()),
+            Some(ConditionList::Texts(_)) => format!("the list `{}` has texts", shown(name)),
+            None => format!("there is no list `{}`", shown(name)),
+        };
+        reader.report(Finding::error(
+            span,
+            message,
+            "expected a list of networks of [global.lists]",
+        ));
+        None
+    }
+
     /// Compiles a condition whose facts have to be known at a stage.
     pub(super) fn compile(
         &self,

@@ -8,6 +8,7 @@ mod cache;
 mod conditions;
 mod forward_auth;
 mod http3;
+mod jwt;
 mod layers;
 mod limits;
 mod listen;
@@ -473,6 +474,7 @@ fn site(
         rules,
         limits,
         origin_handles: groups.origin_handles(),
+        key_sets: groups.key_sets(),
         locations,
     };
     Some(ResolvedSite {

@@ -203,6 +203,28 @@ impl StringType for FileMode {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkText(pub(super) apus_http::Network);
 
+/// A network, or a list of networks by its name.
+#[derive(Clone, Debug)]
+pub(super) enum NetworkEntry {
+    /// A network.
+    Network(apus_http::Network),
+    /// `@NAME` of `[global.lists]`.
+    List(String),
+}
+
+impl StringType for NetworkEntry {
+    const EXPECTED: &'static str =
+        "a network as \"10.0.0.0/8\", an address, \"unix:\", or \"@NAME\" of [global.lists]";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match text.strip_prefix('@') {
+            Some(name) if !name.is_empty() => Ok(Self::List(name.to_owned())),
+            Some(_) => Err("the name of the list is missing".into()),
+            None => NetworkText::parse(text).map(|network| Self::Network(network.0)),
+        }
+    }
+}
+
 impl StringType for NetworkText {
     const EXPECTED: &'static str = "a network as \"10.0.0.0/8\", an address, or \"unix:\"";
 

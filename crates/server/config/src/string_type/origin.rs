@@ -334,6 +334,39 @@ impl KeyType for UpstreamName {
     }
 }
 
+/// A URL of something that the server fetches, with a query or without.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchUrl {
+    /// The URL.
+    pub(crate) text: String,
+    /// Its origin.
+    pub(crate) origin: UpstreamName,
+}
+
+impl StringType for FetchUrl {
+    const EXPECTED: &'static str = "a URL as \"https://id.example.com/keys\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let base = text.split('?').next().unwrap_or_default();
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
+            return Err("it has a fragment, or a byte that no URL has".into());
+        }
+        let is_http = base.starts_with("https://") || base.starts_with("http://");
+        let UpstreamNameText(origin) = UpstreamNameText::parse(base)?;
+        if !is_http || origin.path.is_none() {
+            return Err(ValueError::Unexpected);
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            origin,
+        })
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.text)
+    }
+}
+
 /// A host, with a port or without.
 #[derive(Clone, Debug)]
 pub(crate) struct HostAndPort(pub(crate) String);

@@ -33,6 +33,10 @@ pub(crate) fn folder() -> TempDir {
             key_identifier_method: rcgen::KeyIdMethod::Sha256,
         };
         write("crl.pem", list.signed_by(&issuer).unwrap().pem().unwrap());
+        // RFC 8037 appendix A.2.
+        let jwk = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        let jwk = format!(r#"{{"kty":"OKP","crv":"Ed25519","kid":"{host}","x":"{jwk}"}}"#);
+        write("jwks.json", format!(r#"{{"keys":[{jwk}]}}"#));
         // `openssl passwd -5 -salt saltsalt correct`.
         let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";
         write("htpasswd", format!("{name}ada:{hash}\n"));
@@ -437,6 +441,46 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "SITE\njwt = { algorithm = \"HS256\", key_file = \"public\" }\n",
         "4:41 cannot read ",
+    ),
+    (
+        "SITE\nallow = [\"10.0.0.0/8\", \"@offices\"]\n",
+        "4:24 there is no list `offices`",
+    ),
+    (
+        "[global.lists]\nnames = [\"a\"]\nSITE\ndeny = \"@names\"\n",
+        "6:8 the list `names` has texts",
+    ),
+    (
+        "SITE\nallow = \"@\"\n",
+        "4:9 `@`: the name of the list is missing",
+    ),
+    (
+        "SITE\njwt = { algorithm = \"HS256\" }\n",
+        "4:7 the keys of tokens come from one place",
+    ),
+    (
+        "SITE\njwt = { key_file = \"jwt.key\" }\n",
+        "4:7 a key is for one algorithm",
+    ),
+    (
+        "SITE\njwt = { key_file = \"jwt.key\", algorithm = [\"HS256\", \"HS512\"] }\n",
+        "4:43 a key is for one algorithm",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"https://id.example/keys\", algorithm = [\"RS256\", \"HS256\"] }\n",
+        "4:69 an algorithm with a secret, where keys are public",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"https://id.example\" }\n",
+        "4:20 `https://id.example` is not a URL",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"http://id.example/keys?p=1\" }\n",
+        "4:20 the keys of tokens come in clear text",
+    ),
+    (
+        "SITE\njwt = { jwks_file = \"jwt.key\" }\n",
+        "4:21 this is no JSON Web Key Set",
     ),
     (
         "SITE\nforward_auth = { uri = \"/a\" }\n",

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::{RemoteUser, Request, ResponseFuture};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::de::DeserializeOwned;
 
 use super::bearer::{NO_TOKEN, WRONG_TOKEN};
+use super::key_set::KeySet;
+use super::remote_key_set::{KnownKeys, RemoteKeySet};
 use super::{KeyError, challenged, credentials};
 use crate::access::{self, AccessCheck, AccessDecision, AccessGrant};
 use apus_handler::Error;
@@ -45,13 +47,78 @@ use apus_handler::{FromRequestHead, Matched};
 /// # Ok::<(), apus_layers::auth::KeyError>(())
 /// ```
 pub struct JwtAuth<T> {
-    keys: Arc<[DecodingKey]>,
+    keys: TokenKeys,
     validation: Arc<Validation>,
     is_optional: bool,
     claims: PhantomData<fn() -> T>,
 }
 
+/// The keys that tokens may be signed with.
+#[derive(Clone)]
+enum TokenKeys {
+    /// All of the one algorithm.
+    Fixed(Arc<[DecodingKey]>),
+    /// The keys of an issuer.
+    Set(Arc<KeySet>),
+    /// The keys of an issuer, which are fetched.
+    Remote(RemoteKeySet),
+}
+
+/// Why a token is not accepted.
+enum TokenRefusal {
+    /// It names a key that is not known.
+    UnknownKey,
+    /// It is not valid.
+    Invalid(jsonwebtoken::errors::Error),
+}
+
+/// The algorithms of the keys of issuers.
+const SET_ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
 impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
+    /// For tokens that are signed with a key of a set. Each key is for the algorithms of its own type only.
+    pub fn key_set(keys: KeySet) -> Self {
+        Self::with_keys(&SET_ALGORITHMS, TokenKeys::Set(Arc::new(keys)))
+    }
+
+    /// As [`Self::key_set`], with keys that are fetched from the issuer. Until they are there, requests wait for them, and get
+    /// 503 if they cannot be fetched.
+    ///
+    /// ```
+    /// # use apus_layers::auth::{JwtAuth, RemoteKeySet};
+    /// # use apus_http::{Response, StatusCode, service_fn};
+    /// # let proxy = || service_fn(|_| Response::new(StatusCode::OK).into());
+    /// // `proxy` is a `Proxy` to the host of the URL.
+    /// let keys = RemoteKeySet::new(proxy, "https://id.example.com/.well-known/jwks.json")?;
+    /// let auth = JwtAuth::<serde_json::Value>::remote_key_set(keys).issuer("https://id.example.com");
+    /// # let _ = auth;
+    /// # Ok::<(), apus_http::InvalidTarget>(())
+    /// ```
+    pub fn remote_key_set(keys: RemoteKeySet) -> Self {
+        Self::with_keys(&SET_ALGORITHMS, TokenKeys::Remote(keys))
+    }
+
+    /// Accepts only tokens with one of these algorithms. Where the keys are no set, this has no effect.
+    #[must_use]
+    pub fn algorithms(self, algorithms: &[Algorithm]) -> Self {
+        if matches!(self.keys, TokenKeys::Fixed(_)) {
+            return self;
+        }
+        let is_for_sets = |algorithm: &&Algorithm| SET_ALGORITHMS.contains(algorithm);
+        let allowed: Vec<_> = algorithms.iter().filter(is_for_sets).copied().collect();
+        self.with(|validation| validation.algorithms = allowed)
+    }
+
     /// For tokens that are signed with a shared secret (HMAC with SHA-256).
     ///
     /// # Errors
@@ -98,20 +165,27 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
     /// For tokens that are signed with this algorithm. With a public key, only the owner of the private key
     /// can issue tokens.
     pub fn new(algorithm: Algorithm, key: DecodingKey) -> Self {
-        let mut validation = Validation::new(algorithm);
+        Self::with_keys(&[algorithm], TokenKeys::Fixed(Arc::new([key])))
+    }
+
+    fn with_keys(algorithms: &[Algorithm], keys: TokenKeys) -> Self {
+        let mut validation = Validation::new(Algorithm::RS256);
+        validation.algorithms = algorithms.to_vec();
         validation.validate_nbf = true;
         Self {
-            keys: Arc::new([key]),
+            keys,
             validation: Arc::new(validation),
             is_optional: false,
             claims: PhantomData,
         }
     }
 
-    /// Accepts tokens of a further key of the same algorithm, while keys are replaced.
+    /// Accepts tokens of a further key of the same algorithm, while keys are replaced. A set of keys stays as it is.
     #[must_use]
     pub fn accept(mut self, key: DecodingKey) -> Self {
-        self.keys = self.keys.iter().cloned().chain([key]).collect();
+        if let TokenKeys::Fixed(keys) = &mut self.keys {
+            *keys = keys.iter().cloned().chain([key]).collect();
+        }
         self
     }
 
@@ -152,16 +226,91 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         self
     }
 
-    fn claims(&self, token: &str) -> Result<T, jsonwebtoken::errors::Error> {
+    fn claims<'k>(
+        keys: impl IntoIterator<Item = &'k DecodingKey>,
+        validation: &Validation,
+        token: &str,
+    ) -> Result<T, TokenRefusal> {
         let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
-        for key in &*self.keys {
-            match decode::<T>(token, key, &self.validation) {
+        for key in keys {
+            match decode::<T>(token, key, validation) {
                 Ok(token) => return Ok(token.claims),
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        Err(TokenRefusal::Invalid(last))
     }
+
+    /// The claims of a token that a key of a set has signed.
+    fn claims_by_set(&self, set: &KeySet, token: &str) -> Result<T, TokenRefusal> {
+        let header = decode_header(token).map_err(TokenRefusal::Invalid)?;
+        if !self.validation.algorithms.contains(&header.alg) {
+            let kind = jsonwebtoken::errors::ErrorKind::InvalidAlgorithm;
+            return Err(TokenRefusal::Invalid(kind.into()));
+        }
+        if !set.knows(&header) {
+            return Err(TokenRefusal::UnknownKey);
+        }
+        // The key decides whether the algorithm is one of its own.
+        let validation = Validation {
+            algorithms: vec![header.alg],
+            ..(*self.validation).clone()
+        };
+        Self::claims(set.keys_of(&header), &validation, token)
+    }
+
+    /// The decision about a token by keys that may have to be fetched.
+    fn check_by_remote_set(&self, remote: &RemoteKeySet, token: &str) -> AccessDecision {
+        let attempt = match remote.keys() {
+            KnownKeys::None => return AccessDecision::refused(keys_missing()),
+            KnownKeys::Wait(attempt) => attempt,
+            KnownKeys::Keys(keys) => match self.claims_by_set(&keys, token) {
+                // The issuer may have a new key.
+                Err(TokenRefusal::UnknownKey) => match remote.refresh() {
+                    Some(attempt) => attempt,
+                    None => return Self::decision(token, Err(TokenRefusal::UnknownKey)),
+                },
+                result => return Self::decision(token, result),
+            },
+        };
+        let (this, remote, token) = (self.clone(), remote.clone(), token.to_owned());
+        AccessDecision::Later(Box::pin(async move {
+            let mut attempt = attempt;
+            // An attempt ends with an error: nothing is sent.
+            let _ = attempt.changed().await;
+            let keys = remote.current().ok_or_else(keys_missing)?;
+            Self::grant(&token, this.claims_by_set(&keys, &token))
+        }))
+    }
+
+    fn decision(token: &str, result: Result<T, TokenRefusal>) -> AccessDecision {
+        AccessDecision::Now(Self::grant(token, result))
+    }
+
+    fn grant(token: &str, result: Result<T, TokenRefusal>) -> Result<AccessGrant, Error> {
+        let error = match result {
+            Ok(claims) => {
+                let user = user(token);
+                return Ok(AccessGrant::of_user(move |request| {
+                    if let Some(user) = user {
+                        user.set(request);
+                    }
+                    request.extensions_mut().insert(Claims(claims));
+                }));
+            }
+            Err(error) => error,
+        };
+        match error {
+            TokenRefusal::UnknownKey => tracing::debug!("a token names an unknown key"),
+            TokenRefusal::Invalid(error) => tracing::debug!(%error, "a token is refused"),
+        }
+        Err(challenged(WRONG_TOKEN))
+    }
+}
+
+/// The response while there are no keys.
+fn keys_missing() -> Error {
+    Error::unavailable("no token can be verified at the moment")
 }
 
 impl<T: DeserializeOwned + Clone + Send + Sync + 'static> AccessCheck for JwtAuth<T> {
@@ -176,21 +325,12 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> AccessCheck for JwtAut
             }
             return AccessDecision::refused(challenged(NO_TOKEN));
         };
-        match self.claims(token) {
-            Ok(claims) => {
-                let user = user(token);
-                AccessDecision::Now(Ok(AccessGrant::of_user(move |request| {
-                    if let Some(user) = user {
-                        user.set(request);
-                    }
-                    request.extensions_mut().insert(Claims(claims));
-                })))
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a token is refused");
-                AccessDecision::refused(challenged(WRONG_TOKEN))
-            }
-        }
+        let result = match &self.keys {
+            TokenKeys::Fixed(keys) => Self::claims(&**keys, &self.validation, token),
+            TokenKeys::Set(keys) => self.claims_by_set(keys, token),
+            TokenKeys::Remote(remote) => return self.check_by_remote_set(remote, token),
+        };
+        Self::decision(token, result)
     }
 
     fn establishes_user(&self) -> bool {

@@ -10,10 +10,14 @@ mod forward_cache;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod key;
+#[cfg(feature = "jwt")]
+mod key_set;
 #[cfg(feature = "password")]
 mod legacy_hashes;
 #[cfg(feature = "password")]
 pub mod password;
+#[cfg(feature = "jwt")]
+mod remote_key_set;
 mod signed_urls;
 #[cfg(feature = "password")]
 mod users;
@@ -33,6 +37,10 @@ pub use jsonwebtoken;
 #[cfg(feature = "jwt")]
 pub use jwt::{Claims, JwtAuth};
 pub use key::Key;
+#[cfg(feature = "jwt")]
+pub use key_set::{InvalidKeySet, KeySet};
+#[cfg(feature = "jwt")]
+pub use remote_key_set::RemoteKeySet;
 pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]
 pub use users::{InvalidUser, Users};

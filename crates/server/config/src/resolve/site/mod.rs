@@ -541,8 +541,8 @@ impl SiteResolver<'_> {
         let keys = AccessKeys {
             own,
             groups: self.groups,
-            requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
             conditions: &self.defaults.conditions,
+            requests_certificates: tls.is_some_and(|tls| *tls.client_auth != raw::ClientAuth::None),
         };
         let (layers, settings) = match self.layers.get() {
             None => {

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use apus_client::{Protocol, ProxyHead, ResponseRules, Timeouts};
+use apus_layers::auth::RemoteKeySet;
 use apus_proxy::ProxySettings;
 use apus_upstream::plan::{
     BudgetPlan, ConnectionPoolPlan, DnsPlan, GroupPlan, HashKey, NodePlan, QueuePlan, RetryOn,
@@ -35,6 +36,8 @@ pub(super) struct SiteUpstreams<'a> {
     unnamed: RefCell<Vec<UpstreamPlan>>,
     /// The groups to which layers send requests.
     origin_handles: RefCell<Vec<OriginHandle>>,
+    /// The sets of keys that are fetched, with their URLs.
+    key_sets: RefCell<Vec<(String, RemoteKeySet)>>,
 }
 
 struct NamedGroup {
@@ -139,6 +142,7 @@ impl<'a> SiteUpstreams<'a> {
             named,
             unnamed: RefCell::default(),
             origin_handles: RefCell::default(),
+            key_sets: RefCell::default(),
         }
     }
 
@@ -293,6 +297,17 @@ impl<'a> SiteUpstreams<'a> {
     /// The groups to which layers send requests.
     pub(super) fn origin_handles(&self) -> Vec<OriginHandle> {
         self.origin_handles.borrow().clone()
+    }
+
+    /// Adds a set of keys that is fetched from a URL.
+    pub(super) fn add_key_set(&self, url: &str, keys: &RemoteKeySet) {
+        let mut key_sets = self.key_sets.borrow_mut();
+        key_sets.push((url.to_owned(), keys.clone()));
+    }
+
+    /// The sets of keys that are fetched, with their URLs.
+    pub(super) fn key_sets(&self) -> Vec<(String, RemoteKeySet)> {
+        self.key_sets.borrow().clone()
     }
 
     /// Warns about unused groups.

@@ -216,6 +216,16 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "jwt = { algorithm = \"HS256\", key_file = \"other-jwt.key\" }",
     ),
     (
+        "jwt.jwks_file",
+        "jwt = { jwks_file = \"jwks.json\" }",
+        "jwt = { jwks_file = \"other-jwks.json\" }",
+    ),
+    (
+        "jwt.jwks_url",
+        "jwt = { jwks_url = \"https://a.example/keys\" }",
+        "jwt = { jwks_url = \"https://b.example/keys\" }",
+    ),
+    (
         "jwt.issuer",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", issuer = \"a\" }",

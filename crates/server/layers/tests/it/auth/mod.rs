@@ -2,6 +2,7 @@
 
 mod forward;
 mod jwt;
+mod key_sets;
 mod signed_urls;
 
 use apus_handler::Extension;

@@ -28,12 +28,16 @@ fn serve() -> (Home, Apus) {
     home.write("site/office/.htaccess", SECRET);
     home.write("site/403.html", "the page for 403");
     home.write("users", USERS);
+    home.write("office.txt", "192.0.2.0/24 # all desks\n");
     home.write("links.key", "0123456789abcdef0123456789abcdef\n");
     home.write(
         "apus.toml",
         r#"
 [global]
 trusted_proxies = "127.0.0.0/8"
+[global.lists]
+office = { networks = "office.txt" }
+guest = ["192.0.2.66"]
 [[sites]]
 listen = "127.0.0.1:0"
 root = "site"
@@ -41,8 +45,8 @@ error_pages = { 403 = "/403.html" }
 access_log = { path = "log", format = "$remote_addr $status user=$remote_user" }
 [[sites.locations]]
 path = "/office/"
-allow = ["192.0.2.0/24", "2001:db8::/32"]
-deny = "192.0.2.66"
+allow = ["@office", "2001:db8::/32"]
+deny = "@guest"
 [[sites.locations]]
 path = "/any/"
 allow = "192.0.2.0/24"
