@@ -90,6 +90,9 @@ pub extern "C" fn apus_config_parse(
             rule_counters: RuleCounters::default(),
         };
         shared.bans.configure(ban_settings(&plan.global.bans));
+        for (_, _, limit) in plan.limits() {
+            limit.use_bans(&shared.bans);
+        }
         Ok(ApusConfig { plan, shared })
     })
 }

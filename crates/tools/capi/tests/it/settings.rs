@@ -199,8 +199,12 @@ rules = [
     { when = 'path matches "/admin/**"', deny = 410 },
     { when = 'path == "/closed"', close = true },
     { when = 'path == "/counted"', limit = "counted" },
+    { when = 'path == "/once"', limit = "once" },
 ]
-limits = [{ name = "counted", rate = "1/h", by_rules = true }]
+limits = [
+    { name = "counted", rate = "1/h", by_rules = true },
+    { name = "once", rate = "1/h", ban = "10m", ban_after = 1, by_rules = true },
+]
 [[sites.locations]]
 path = "/"
 return = { status = 200, text = "served" }
@@ -224,6 +228,9 @@ return = { status = 200, text = "staff" }
         ("203.0.113.9", "/staff/", 200),
         ("203.0.113.2", "/trap", 403),
         ("203.0.113.2", "/", 403),
+        ("203.0.113.6", "/once", 200),
+        ("203.0.113.6", "/once", 429),
+        ("203.0.113.6", "/", 403),
     ] {
         assert_eq!(of(client, path), status, "{client} {path}");
     }
