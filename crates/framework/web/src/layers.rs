@@ -31,10 +31,10 @@ pub use apus_http::RequestId;
 #[cfg(feature = "etag")]
 pub use apus_layers::Etag;
 pub use apus_layers::{
-    AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, CatchPanic, Cors,
-    CspNonce, ForceHttps, Hsts, ListedOrigins, Logged, Maintenance, MaintenanceState,
-    MaintenanceSwitch, Metrics, MetricsHandler, NetworkAccess, Referers, RequestIds,
-    RequireClientCertificate, SecurityHeaders, Timeout,
+    AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, BrowserChallenge,
+    CatchPanic, ChallengeKey, ChallengeLevel, Cors, CspNonce, ForceHttps, Hsts, ListedOrigins,
+    Logged, Maintenance, MaintenanceState, MaintenanceSwitch, Metrics, MetricsHandler,
+    NetworkAccess, Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
 };
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::{

@@ -23,8 +23,8 @@ use apus_php::plan::WorkerPoolPlan;
 use apus_private_files::PrivateFiles;
 use apus_proxy::ProxySettings;
 use apus_sites::{
-    ForceHttps, Hsts, LocationPattern, LocationSettings, Maintenance, ReturnHandler, Rules,
-    ServerName,
+    BrowserChallenge, ForceHttps, Hsts, LocationPattern, LocationSettings, Maintenance,
+    ReturnHandler, Rules, ServerName,
 };
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
@@ -145,6 +145,8 @@ pub struct SitePlan {
     pub hsts: Option<Hsts>,
     /// Maintenance, which may be off.
     pub maintenance: Maintenance,
+    /// What challenges browsers.
+    pub challenge: Option<BrowserChallenge>,
     /// Its access log.
     pub access_log: Option<AccessLogPlan>,
     /// The settings of compression.

@@ -114,6 +114,10 @@ fn site_changes(old: &SitePlan, new: &SitePlan) -> Vec<String> {
         "maintenance",
         written(&old.maintenance) == written(&new.maintenance),
     );
+    part(
+        "challenge",
+        written(&old.challenge) == written(&new.challenge),
+    );
     part("handler", written(&old.handler) == written(&new.handler));
     part("settings", written(&old.settings) == written(&new.settings));
     details

@@ -20,7 +20,7 @@ use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
-use apus_sites::RuleCounters;
+use apus_sites::{ChallengeStates, RuleCounters};
 use apus_transport::tls::KeyLogFile;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
@@ -73,6 +73,8 @@ pub(crate) struct PlanLoader {
     key_sets: RefCell<FetchedKeySets>,
     /// The maintenance of sites by command.
     maintenance: MaintenanceSwitches,
+    /// What the challenges of sites remember.
+    challenge_states: ChallengeStates,
     /// The bans of clients, of a server that runs.
     bans: Option<Arc<Bans>>,
     /// The folder of what is remembered over restarts, if the configuration names none. It belongs to the user who started
@@ -173,10 +175,34 @@ impl PlanLoader {
             limits: LimitStates::default(),
             key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
+            challenge_states: ChallengeStates::default(),
             bans: None,
             state_folder,
             acme_folder: CertificateStore::default_folder(),
         }
+    }
+
+    /// What the challenge of each site has done.
+    pub(crate) fn challenges_status(&self, config: &config::ServerPlan) -> Value {
+        let sites = config.sites.iter().filter(|site| site.challenge.is_some());
+        let counts = sites.map(|site| (site, self.challenge_states.of(&site.name).counts()));
+        counts
+            .map(|(site, counts)| {
+                let ([sent_1, sent_2, sent_3], [passed_1, passed_2, passed_3]) =
+                    (counts.sent, counts.passed);
+                json!({
+                    "site": site.name,
+                    "sent_1": sent_1,
+                    "sent_2": sent_2,
+                    "sent_3": sent_3,
+                    "passed_1": passed_1,
+                    "passed_2": passed_2,
+                    "passed_3": passed_3,
+                    "failed": counts.failed,
+                    "refused": counts.refused,
+                })
+            })
+            .collect()
     }
 
     /// How often each rule of a configuration applied.
@@ -442,6 +468,7 @@ impl PlanLoader {
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
             maintenance: &self.maintenance,
+            challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
         };
         let plan = self.assemble(&config, resources)?;
@@ -513,6 +540,7 @@ impl PlanLoader {
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
             maintenance: &self.maintenance,
+            challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
         };
         self.assemble(config, resources)

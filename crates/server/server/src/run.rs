@@ -828,6 +828,10 @@ impl ControlThread {
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
             ("rules", self.loader.rules_status(&self.loaded.config)),
+            (
+                "challenges",
+                self.loader.challenges_status(&self.loaded.config),
+            ),
             ("bans", self.bans.status()),
             (
                 "maintenance",

@@ -7,7 +7,7 @@
 //! 2. `serve` calls the other steps in this order, and `serve::route` is what is known of the request until its response
 //!    is complete. `serve::locate` redirects clear text to `https`, applies the rules (`rules`, `serve::rules`), applies the rewrites (`rewrite`), and selects the
 //!    location (`location`), in the order of nginx; a rewrite or `try_files` may begin this step again.
-//!    During maintenance, `serve::maintenance` responds before that.
+//!    During maintenance, `serve::maintenance` responds before that; the challenge of the site comes behind its rules.
 //! 3. `template` and `variable` expand `$variable` in targets, fields and paths. (`${NAME}` of the environment is
 //!    expanded in the file by apus-config.)
 //! 4. `serve::layers` passes the request through the layers of the location.
@@ -65,7 +65,10 @@ use apus_http::{
 };
 
 pub use apus_access::{BanResult, Bans};
-pub use apus_layers::{ForceHttps, Hsts, Maintenance, MaintenanceState, MaintenanceSwitch};
+pub use apus_layers::{
+    BrowserChallenge, ChallengeKey, ChallengeLevel, ChallengeStates, ForceHttps, Hsts, Maintenance,
+    MaintenanceState, MaintenanceSwitch,
+};
 pub use apus_patterns::{InvalidServerName, ServerName};
 pub use fields::{FieldChange, InvalidChange};
 pub use location::{InvalidLocationPattern, LocationPattern};

@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::settings::LocationSettings;
 use apus_compress::Compression;
 use apus_files::Files;
-use apus_layers::{Hsts, Maintenance};
+use apus_layers::{BrowserChallenge, Hsts, Maintenance};
 use apus_patterns::ServerName;
 
 /// A virtual host: its names, its locations, and the settings for all of them.
@@ -25,6 +25,7 @@ pub struct Site {
     pub(super) settings: LocationSettings,
     pub(super) force_https: Option<ForceHttps>,
     pub(super) maintenance: Option<Maintenance>,
+    pub(super) challenge: Option<BrowserChallenge>,
     pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -63,6 +64,7 @@ impl Site {
             settings: LocationSettings::new(),
             force_https: None,
             maintenance: None,
+            challenge: None,
             hsts: None,
             compression: None,
             observer: None,
@@ -109,6 +111,13 @@ impl Site {
     #[must_use]
     pub fn maintenance(mut self, maintenance: Maintenance) -> Self {
         self.maintenance = Some(maintenance);
+        self
+    }
+
+    /// Challenges browsers, behind the rules of the site. Its clearances are for the name of the site.
+    #[must_use]
+    pub fn challenge(mut self, challenge: BrowserChallenge) -> Self {
+        self.challenge = Some(challenge.site(&self.name));
         self
     }
 

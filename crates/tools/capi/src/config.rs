@@ -18,7 +18,7 @@ use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
 use apus_server::{MaintenanceSwitches, ban_settings};
-use apus_sites::{BanResult, Bans, MaintenanceState, RuleCounters};
+use apus_sites::{BanResult, Bans, ChallengeStates, MaintenanceState, RuleCounters};
 
 use crate::background;
 use crate::error::{ApusStatus, CallError};
@@ -119,6 +119,7 @@ fn engine_plan(plan: &ServerPlan, shared: &ConfigState) -> Result<EnginePlan, Ca
     };
     let pools = WorkerPools::new();
     let resources = ProcessResources {
+        challenge_states: &ChallengeStates::default(),
         maintenance: &shared.maintenance,
         bans: Some(&shared.bans),
         logs: &background::access_logs()?,

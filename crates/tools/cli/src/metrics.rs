@@ -58,6 +58,11 @@ const LIMIT: MetricFamily = MetricFamily {
     gauges: &[],
 };
 
+const CHALLENGE: MetricFamily = MetricFamily {
+    prefix: "challenge_",
+    gauges: &[],
+};
+
 const CERTIFICATE: MetricFamily = MetricFamily {
     prefix: "certificate_",
     gauges: &["expires_in_seconds", "failures"],
@@ -149,6 +154,11 @@ pub(crate) fn exposition(status: &Value) -> String {
                         let labels = MetricLabels::new().with("site", text(limit, "site"));
                         let labels = labels.with("location", text(limit, "location"));
                         labels.with("limit", text(limit, "name"))
+                    });
+                }
+                ("challenges", Value::Array(challenges)) => {
+                    add_each(&mut metrics, &CHALLENGE, challenges, |challenge| {
+                        MetricLabels::new().with("site", text(challenge, "site"))
                     });
                 }
                 ("access_logs", Value::Array(logs)) => {

@@ -259,6 +259,7 @@ fn status(value: &Value) -> String {
         push_group(&mut out, group);
     }
     push_limits(&mut out, list("limits"));
+    push_challenges(&mut out, list("challenges"));
     if list("certificates").next().is_some() {
         out.push('\n');
         out += &certificates(value);
@@ -362,6 +363,29 @@ fn push_limits<'a>(out: &mut String, limits: impl Iterator<Item = &'a Value>) {
             let _ = write!(out, ", {} {}", number(name), name.replace('_', " "));
         }
         out.push('\n');
+    }
+}
+
+/// The challenges of sites, a line each.
+fn push_challenges<'a>(out: &mut String, challenges: impl Iterator<Item = &'a Value>) {
+    for (at, challenge) in challenges.enumerate() {
+        let number = |name: &str| challenge.get(name).and_then(Value::as_u64).unwrap_or(0);
+        if at == 0 {
+            out.push('\n');
+        }
+        let site = challenge.get("site").and_then(Value::as_str);
+        let _ = write!(out, "challenge {}:", site.unwrap_or_default());
+        for level in 1..=3 {
+            let sent = number(&format!("sent_{level}"));
+            let passed = number(&format!("passed_{level}"));
+            let _ = write!(out, " level {level} {sent} sent, {passed} passed;");
+        }
+        let _ = writeln!(
+            out,
+            " {} failed, {} programs refused",
+            number("failed"),
+            number("refused")
+        );
     }
 }
 

@@ -16,9 +16,9 @@ use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
 use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
-    AnyOf, BodyLimit, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts, Maintenance,
-    NetworkAccess, RateLimit, Referers, RequestIds, RequireClientCertificate, SecurityHeaders,
-    Timeout, TrustedProxies,
+    AnyOf, BodyLimit, BrowserChallenge, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts,
+    Maintenance, NetworkAccess, RateLimit, Referers, RequestIds, RequireClientCertificate,
+    SecurityHeaders, Timeout, TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -198,6 +198,7 @@ impl Bench {
         let resources = ProcessResources {
             maintenance: &apus_server::MaintenanceSwitches::default(),
             bans: Some(&Bans::in_memory()),
+            challenge_states: &apus::sites::ChallengeStates::default(),
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::Live {
@@ -603,6 +604,16 @@ fn rows() -> Vec<Row> {
             let wait = response.header("retry-after");
             format!("{} {wait:?}", response.status())
         }),
+        layer!(
+            "challenge of browsers",
+            |bench| BrowserChallenge::under_attack(),
+            |client| {
+                let program = seen(client.get("/").send(), &["cache-control", "content-type"]);
+                let page = client.get("/a").header("accept", "text/html").send();
+                let language = page.header("content-language").map(str::to_owned);
+                format!("{program}\n{} {language:?}", page.status())
+            }
+        ),
         Row {
             block: "client address behind proxies",
             around: &["headers.set = { x-client = \"$remote_addr\" }"],

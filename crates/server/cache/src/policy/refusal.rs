@@ -92,7 +92,7 @@ impl fmt::Display for StoreRefusal {
             }
             Self::NoStore => "the response has no-store",
             Self::Private => "the response has private",
-            Self::InternalRedirect => "the response redirects internally",
+            Self::InternalRedirect => "the response redirects internally, or asks for a challenge",
             Self::SetCookie => "the response sets a cookie",
             Self::Authorization => "the request has Authorization",
             Self::ClientCertificate => "the client presented a certificate",

@@ -120,8 +120,8 @@ pub(super) fn evaluate(
     rules: &CacheRules,
 ) -> Result<StoredResponse, StoreRefusal> {
     let headers = response.headers;
-    // The site replaces the body of this response by another one, which may be for this client alone.
-    if ["x-accel-redirect", "x-sendfile"]
+    // The site replaces this response, or its body, by another one, which may be for this client alone.
+    if ["x-accel-redirect", "x-sendfile", "x-apus-challenge"]
         .iter()
         .any(|name| headers.contains(name))
     {

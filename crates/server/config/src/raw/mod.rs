@@ -2,6 +2,7 @@
 //! made.
 
 pub(super) mod cache;
+pub(super) mod challenge;
 pub(super) mod layers;
 pub(super) mod php;
 pub(super) mod proxy;
@@ -31,6 +32,7 @@ use super::string_type::{
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
 use cache::{Cache, CacheStore};
+use challenge::ClientChallenge;
 use layers::{
     BasicAuth, CertificateNeed, Cors, ForwardAuth, Jwt, Limit, Networks, RefererRules, RequestIds,
     Satisfy, SecurityHeaders, SignedUrl,
@@ -459,6 +461,8 @@ keys! {
         /// Whether the site is in maintenance: requests get 503 with `Retry-After`, except for challenges of ACME. `apus site
         /// maintenance` turns it on and off without a reload.
         maintenance: Switch<Maintenance>,
+        /// Whether browsers are challenged, and when. Rules with `challenge = true` need no such key.
+        challenge: Switch<ClientChallenge>,
         /// Settings for a kind of site, which the site's own keys override: `static`; `spa`, where
         /// paths without a file get `/index.html`; and for PHP, with `php_fastcgi`, `wordpress`,
         /// `typecho` and `laravel`: pretty URLs, protected paths, upload folders in which no script

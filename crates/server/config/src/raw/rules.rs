@@ -48,6 +48,9 @@ keys! {
         /// How long the request is held before it is served, or its response before it is sent. The times of several rules add up, to
         /// a minute at most. A client that has a hundred requests held on a worker gets 429 for more, and 503 if a thousand are.
         delay: Time<60>,
+        /// Whether browsers have to pass the challenge of the site, and other clients are refused with 403. Clients that have passed go on to
+        /// the next rule.
+        challenge: bool = false,
         /// The status with which the request is refused.
         deny: StatusNumber,
         /// The status, redirect or text that the client gets.
@@ -67,7 +70,7 @@ choices! {
     pub(crate) RuleStage: "a time at which rules are asked" {
         /// With the head of the request.
         Request = "request",
-        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `delay`, `deny`, `return` and `close` are for responses.
+        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `delay`, `challenge`, `deny`, `return` and `close` are for responses.
         Response = "response",
     }
 }

@@ -5,6 +5,7 @@ mod acme;
 mod admission_check;
 mod bans;
 mod cache;
+mod challenge;
 mod conditions;
 mod forward_auth;
 mod http3;
@@ -430,7 +431,14 @@ fn site(
     };
     let own = place.resolve(&name, &raw.rules, reader);
     let limits = resolver.into_limits();
-    let rules = defaults.rules.iter().cloned().chain(own).collect();
+    let rules: Vec<Rules> = defaults.rules.iter().cloned().chain(own).collect();
+    let of_locations = locations.iter().filter_map(|own| own.rules.as_ref());
+    let challenge = challenge::resolve(
+        raw.challenge.as_ref(),
+        rules.iter().chain(of_locations),
+        &defaults.conditions,
+        reader,
+    );
     let of_all = &defaults.compress;
     let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
     let site = SitePlan {
@@ -457,6 +465,7 @@ fn site(
             preload: *hsts.preload,
         }),
         maintenance: maintenance(raw.maintenance.as_ref(), reader),
+        challenge,
         access_log,
         listeners,
         compression: Compression {

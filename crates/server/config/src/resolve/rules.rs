@@ -178,6 +178,9 @@ impl RulePlace<'_> {
         if let Some(time) = &keys.delay {
             actions.push(RuleAction::Delay(time.value.0));
         }
+        if *keys.challenge {
+            actions.push(RuleAction::Challenge);
+        }
         if let Some(status) = &keys.deny {
             if !(400..600).contains(&status.value.0.as_u16()) {
                 reader.report(

@@ -84,3 +84,52 @@ fn weak_hashes_of_passwords_are_a_warning() {
     );
     assert!(warning.contains("htpasswd -B"), "{warning}");
 }
+
+#[test]
+fn mistakes_in_a_challenge_are_reported_and_rules_have_one_without_the_key() {
+    for (keys, message) in [
+        ("rate = \"1mb/s\"", "a rate of bytes"),
+        ("levels = [10, 20]", "no weights of three levels"),
+        ("levels = [10, 30, 20]", "no weights of three levels"),
+        (
+            "difficulty = 20, max_difficulty = 19",
+            "`difficulty` is above `max_difficulty`",
+        ),
+        ("weights = [{ add = 1001 }]", "the number is out of range"),
+        (
+            "weights = [{ when = \"status == 404\", add = 1 }]",
+            "status",
+        ),
+        ("weights = [{ when = \"tls\" }]", "`add` is missing"),
+        ("key_file = \"htpasswd.none\"", "cannot"),
+        ("except = \"nothing == 1\"", "nothing"),
+        ("preset = \"calm\"", "under_attack"),
+    ] {
+        let folder = folder();
+        let error = parse_in(folder.path(), &format!("{SITE}challenge = {{ {keys} }}\n"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(message), "{keys}: {error}");
+    }
+    let folder = folder();
+    fs::write(folder.path().join("short.key"), "short").unwrap();
+    let error = parse_in(
+        folder.path(),
+        &format!("{SITE}challenge = {{ key_file = \"short.key\" }}\n"),
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("the secret has 5 bytes"), "{error}");
+    let has_challenge = |text: &str| {
+        let plan = parse_in(folder.path(), text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        plan.sites[0].challenge.is_some()
+    };
+    let rule = "rules = [{ challenge = true }]\n";
+    assert!(!has_challenge(SITE));
+    assert!(!has_challenge(&format!("{SITE}challenge = false\n")));
+    assert!(has_challenge(&format!("{SITE}{rule}")));
+    assert!(has_challenge(&format!("[global]\n{rule}{SITE}")));
+    assert!(has_challenge(&format!(
+        "{SITE}locations = [{{ path = \"/a\", {} }}]\n",
+        rule.trim()
+    )));
+    assert!(has_challenge(&format!("{SITE}challenge = true\n")));
+}

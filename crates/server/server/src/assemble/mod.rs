@@ -17,7 +17,7 @@ use apus_net::tls::{
 };
 use apus_net::{ClientFilter, Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
-use apus_sites::{Location, LocationPattern, RuleCounters, Site, Sites};
+use apus_sites::{ChallengeStates, Location, LocationPattern, RuleCounters, Site, Sites};
 use apus_transport::tls::Certificate;
 
 use crate::maintenance::MaintenanceSwitches;
@@ -48,6 +48,8 @@ pub struct ProcessResources<'a> {
     pub rule_counters: &'a RuleCounters,
     /// The maintenance of sites by command.
     pub maintenance: &'a MaintenanceSwitches,
+    /// What the challenges of sites remember.
+    pub challenge_states: &'a ChallengeStates,
     /// The bans of clients; `None`: no client is banned.
     pub bans: Option<&'a Arc<Bans>>,
 }
@@ -346,6 +348,10 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
         }
         site = site.location(location);
     }
+    if let Some(challenge) = &plan.challenge {
+        let state = context.resources.challenge_states.of(&plan.name);
+        site = site.challenge(challenge.clone().state(&state));
+    }
     if let Some(force) = plan.force_https {
         site = site.force_https(force);
     }
@@ -477,6 +483,7 @@ mod tests {
             tickets: &Arc::default(),
             rule_counters: &RuleCounters::default(),
             maintenance: &MaintenanceSwitches::default(),
+            challenge_states: &ChallengeStates::default(),
             bans: None,
         };
         assemble(plan, resources)

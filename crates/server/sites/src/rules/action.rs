@@ -40,6 +40,8 @@ pub enum RuleAction {
     Tag(Arc<str>),
     /// The client is banned for this time, and longer if it was banned before. A client without an address is not.
     Ban(Duration),
+    /// Browsers are challenged by the site's challenge, and other clients refused. Where there is none, all are refused with 403.
+    Challenge,
     /// The request is not logged.
     NoLog,
     /// The rules of this chain are asked next.
@@ -95,6 +97,7 @@ impl RuleAction {
             Self::ResponseField(_) => "change the response".to_owned(),
             Self::Tag(tag) => format!("tag {tag}"),
             Self::Ban(_) => "ban".to_owned(),
+            Self::Challenge => "challenge".to_owned(),
             Self::NoLog => "do not log".to_owned(),
             Self::Jump(chain) => format!("jump to {chain}"),
             Self::Leave => "leave".to_owned(),

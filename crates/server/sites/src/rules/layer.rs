@@ -27,6 +27,7 @@ impl Rules {
             site: &self.0.place,
             root,
             bans: self.0.bans.as_deref(),
+            challenge: None,
         }
     }
 
@@ -49,6 +50,7 @@ impl Rules {
 /// In a layer, variables such as `$document_root` are empty, and [`RuleAction::NoLog`](super::RuleAction::NoLog),
 /// [`RuleAction::Location`](super::RuleAction::Location) and [`RuleAction::Layer`](super::RuleAction::Layer) have no effect, and
 /// [`RuleAction::Ban`](super::RuleAction::Ban) has one with [`Rules::bans`].
+/// [`RuleAction::Challenge`](super::RuleAction::Challenge) refuses all clients with 403: an application has its challenge as a layer of its own.
 impl Middleware<()> for Rules {
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         if let Some(bans) = &self.0.bans

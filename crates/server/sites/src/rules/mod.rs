@@ -109,6 +109,12 @@ impl Rules {
         self.0.all().any(|rule| rule.is_for_responses)
     }
 
+    /// Whether a rule asks for a challenge.
+    pub fn challenge_clients(&self) -> bool {
+        let mut actions = self.0.all().flat_map(|rule| &rule.actions);
+        actions.any(|action| matches!(action, RuleAction::Challenge))
+    }
+
     /// The names of all rules, those of chains behind the others, and how often each applied.
     pub fn counts(&self) -> Vec<RuleCount> {
         let rules = self.0.all();

@@ -11,6 +11,7 @@ use apus_conditions::{ConditionIndex, RequestFacts, Tags};
 use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{NotCached, Request, Response, StatusCode};
+use apus_layers::{BrowserChallenge, ChallengeDecision, ChallengeDemand};
 
 use super::{Rule, RuleAction, Rules};
 use crate::fields::FieldChange;
@@ -44,6 +45,26 @@ pub(crate) struct ChangesByRules {
     pub(crate) location: Option<Arc<str>>,
     /// The layers that the request meets before those of its location.
     pub(crate) layers: Vec<Layer>,
+    /// The `Set-Cookie` lines for a client that has passed a challenge.
+    pub(crate) set_cookies: Vec<String>,
+    /// Whether the response is the one of a challenge, which sets all its fields itself.
+    pub(crate) is_challenged: bool,
+}
+
+impl ChangesByRules {
+    /// Notes what a challenge decided, and returns the response that ends the way of the request.
+    pub(crate) fn note_challenge(&mut self, decision: ChallengeDecision) -> Option<Response> {
+        match decision {
+            ChallengeDecision::Pass(lines) => {
+                self.set_cookies.extend(lines);
+                None
+            }
+            ChallengeDecision::Respond(response) => {
+                self.is_challenged = true;
+                Some(response)
+            }
+        }
+    }
 }
 
 /// What variables of rules refer to.
@@ -53,6 +74,8 @@ pub(crate) struct RuleScope<'a> {
     pub(crate) root: &'a DocumentRoot,
     /// Where clients are banned; a service that is no site has none.
     pub(crate) bans: Option<&'a Bans>,
+    /// What challenges clients; a service that is no site has none.
+    pub(crate) challenge: Option<&'a BrowserChallenge>,
 }
 
 /// Rules on one worker.
@@ -286,6 +309,11 @@ impl<'a> Run<'a> {
                         bans.ban(client, *time, &format!("rule {}", rule.name));
                     }
                 }
+                RuleAction::Challenge => {
+                    if let Some(response) = self.challenge(rule, request) {
+                        return Some(ChainResult::Respond(response));
+                    }
+                }
                 RuleAction::NoLog => self.changes.is_unlogged = true,
                 RuleAction::Jump(chain) => {
                     self.depth = self.depth.saturating_add(1);
@@ -308,6 +336,19 @@ impl<'a> Run<'a> {
             }
         }
         None
+    }
+
+    /// Challenges a client; a response unless it has passed.
+    fn challenge(&mut self, rule: &Rule, request: &mut Request) -> Option<Response> {
+        let Some(challenge) = self.scope.challenge else {
+            return Some(Response::new(StatusCode::FORBIDDEN));
+        };
+        let demand = ChallengeDemand {
+            level: None,
+            by: &rule.name,
+        };
+        let decision = challenge.check(request, Some(demand));
+        self.changes.note_challenge(decision)
     }
 
     /// Gives a request another path; a response if it is none.

@@ -160,7 +160,9 @@ impl SiteState {
     /// Whether an error page of the site replaces the body of an error response.
     fn is_intercepted(&self, context: &RequestState, response: &Response) -> bool {
         let location = self.location(&context.route);
-        location.intercepts_errors && location.error_pages.contains_key(&response.status())
+        location.intercepts_errors
+            && location.error_pages.contains_key(&response.status())
+            && !context.route.is_challenged()
     }
 
     /// The response of the site to a request for an error page. It is `None` unless the status is 200,
@@ -233,12 +235,23 @@ impl SiteState {
         let changes = resolved
             .as_ref()
             .unwrap_or(&self.location(route).response_fields);
+        let rules = route.rules.borrow();
+        if let Some(rules) = &*rules {
+            // A page of the challenge needs its own policy of what it may run.
+            if rules.changes.is_challenged {
+                return;
+            }
+            for line in &rules.changes.set_cookies {
+                // The lines are Base64.
+                let _ = response.headers_mut().try_append("set-cookie", line);
+            }
+        }
         for change in changes {
             if !change.is_made(response.headers()) {
                 change.apply(response.headers_mut());
             }
         }
-        if let Some(rules) = &*route.rules.borrow() {
+        if let Some(rules) = &*rules {
             for change in &rules.changes.response_fields {
                 change.apply(response.headers_mut());
             }

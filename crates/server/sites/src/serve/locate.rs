@@ -37,7 +37,7 @@ impl SiteState {
             });
             return Some(force.redirect(request));
         }
-        if (!self.rules.is_empty() || self.has_response_rules)
+        if self.has_first_steps
             && let Some(response) = self.apply_first_rules(request, route)
         {
             return Some(response);

@@ -24,7 +24,7 @@ use apus_http::{
     ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
     ServiceFactory, StatusCode,
 };
-use apus_layers::{ForceHttps, HstsField, Maintenance};
+use apus_layers::{BrowserChallenge, ForceHttps, HstsField, Maintenance};
 
 use super::location::LocationMatcher;
 use super::observe::{RequestObservation, WorkerObserver};
@@ -48,6 +48,7 @@ struct SiteState {
     default_location: LocationState,
     force_https: Option<ForceHttps>,
     maintenance: Option<Maintenance>,
+    challenge: Option<BrowserChallenge>,
     /// The page of its own that responses during maintenance have.
     maintenance_page: Option<ErrorPage>,
     hsts: Option<HstsField>,
@@ -65,8 +66,10 @@ struct SiteState {
     rules: Box<[WorkerRules]>,
     /// Whether there are rules, here or in a location.
     has_rules: bool,
-    /// Whether there is a rule for responses, which needs a copy of the request.
-    has_response_rules: bool,
+    /// Whether there is a rule or a challenge before the location, or a copy of the request has to be made.
+    has_first_steps: bool,
+    /// Whether there is a rule for responses or a challenge, which need a copy of the request.
+    has_last_steps: bool,
     /// How layers make responses to errors.
     layer_errors: ErrorRules,
     spare_routes: SpareRoutes,
@@ -82,7 +85,7 @@ struct RequestState {
     is_secure: bool,
     observation: Option<RequestObservation>,
     trace: Option<Trace>,
-    /// When the request began, if there are rules for responses that were not asked yet.
+    /// When the request began, if there are rules for responses, or a challenge, that were not asked yet.
     rules_since: Option<Instant>,
 }
 
@@ -123,7 +126,10 @@ impl SiteService {
             locations,
             default_location,
             force_https: site.force_https,
+            has_first_steps: !rules.is_empty() || has_response_rules || site.challenge.is_some(),
+            has_last_steps: has_response_rules || site.challenge.is_some(),
             maintenance: site.maintenance.clone(),
+            challenge: site.challenge.clone(),
             maintenance_page: site
                 .maintenance
                 .as_ref()
@@ -138,7 +144,6 @@ impl SiteService {
             has_slash_redirects,
             rules,
             has_rules,
-            has_response_rules,
             layer_errors: ErrorRules {
                 is_deferred: true,
                 ..ErrorRules::default()

@@ -70,6 +70,14 @@ impl RequestRoute {
         passed.iter().any(|passed| passed.is_same(layer))
     }
 
+    /// Whether the response is the one of a challenge.
+    pub(super) fn is_challenged(&self) -> bool {
+        let rules = self.rules.borrow();
+        rules
+            .as_ref()
+            .is_some_and(|rules| rules.changes.is_challenged)
+    }
+
     /// Notes what the layers attached to the request: it holds for an internal redirect, too.
     pub(super) fn note_extensions(&self, request: &Request) {
         if let Some(mut copy) = self.redirect_copy.take() {
@@ -115,6 +123,7 @@ impl RequestRoute {
         self.location.set(None);
         self.is_internal.set(false);
         self.skips_layers = false;
+        self.is_in_maintenance = false;
         self.visits.set(0);
         self.compression.set(None);
         self.passed_layers.get_mut().clear();
@@ -173,7 +182,10 @@ mod tests {
     #[test]
     fn a_spare_route_knows_nothing_of_the_request_before() {
         let spare = SpareRoutes::default();
-        let route = spare.begin(|route| route.skips_layers = true);
+        let route = spare.begin(|route| {
+            route.skips_layers = true;
+            route.is_in_maintenance = true;
+        });
         route.location.set(Some(3));
         route.is_internal.set(true);
         route.changes.replace(Some(Vec::new()));
@@ -183,7 +195,7 @@ mod tests {
         let route = spare.begin(|_| {});
         assert_eq!(Rc::as_ptr(&route), memory);
         assert_eq!((route.location.get(), route.visits.get()), (None, 0));
-        assert!(!route.is_internal.get() && !route.skips_layers);
+        assert!(!route.is_internal.get() && !route.skips_layers && !route.is_in_maintenance);
         assert!(route.changes.borrow().is_none());
     }
 

@@ -1,4 +1,4 @@
-//! Rules of the server, of a site and of its locations, on the way of a request and of its response.
+//! Rules of the server, of a site and of its locations, and its challenge, on the way of a request and of its response.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ impl SiteState {
         }
     }
 
-    /// When a request began, if a rule for responses may ask.
+    /// When a request began, if a rule for responses or the challenge may ask.
     pub(super) fn rules_since(&self) -> Option<Instant> {
-        self.has_response_rules.then(coarse_now)
+        self.has_last_steps.then(coarse_now)
     }
 
-    /// Applies the rules that come before the location. A response ends the way of the request.
+    /// Applies the rules and the challenge that come before the location. A response ends the way of the request.
     pub(super) fn apply_first_rules(
         &self,
         request: &mut Request,
@@ -35,6 +35,14 @@ impl SiteState {
         // Requests for error pages, and those that applications redirect, have passed them.
         if !route.is_internal.get() && !route.skips_layers {
             response = self.apply_rules(&self.rules, request, route);
+            if let (Some(challenge), None) = (&self.challenge, &response) {
+                let mut state = route.rules.borrow_mut();
+                let state = state.get_or_insert_with(Box::<RouteRules>::default);
+                if !state.is_allowed {
+                    let decision = challenge.check(request, None);
+                    response = state.changes.note_challenge(decision);
+                }
+            }
         }
         self.note_for_response_rules(request, route);
         response
@@ -76,6 +84,7 @@ impl SiteState {
             site: &self.name,
             root: &self.location(route).root,
             bans: self.bans.as_deref(),
+            challenge: self.challenge.as_ref(),
         };
         let mut state = route.rules.borrow_mut();
         let state = state.get_or_insert_with(Box::<RouteRules>::default);
@@ -93,7 +102,7 @@ impl SiteState {
     }
 
     fn note_for_response_rules(&self, request: &Request, route: &RequestRoute) {
-        if self.has_response_rules {
+        if self.has_last_steps {
             let mut state = route.rules.borrow_mut();
             let state = state.get_or_insert_with(Box::<RouteRules>::default);
             let mut copy = request.without_body();
@@ -102,7 +111,7 @@ impl SiteState {
         }
     }
 
-    /// Applies the rules for responses, those of the location first.
+    /// Applies the challenge that an application asks for, and the rules for responses, those of the location first.
     pub(super) fn apply_response_rules(
         self: &Rc<Self>,
         context: &mut RequestState,
@@ -119,11 +128,17 @@ impl SiteState {
         let Some(mut request) = state.request.take() else {
             return response;
         };
+        if let Some(challenge) = &self.challenge
+            && !state.changes.is_challenged
+        {
+            (response, state.changes.is_challenged) = challenge.complete(&mut request, response);
+        }
         let location = self.location(route);
         let scope = RuleScope {
             site: &self.name,
             root: &location.root,
             bans: self.bans.as_deref(),
+            challenge: self.challenge.as_ref(),
         };
         let time = coarse_now().saturating_duration_since(since);
         for rules in location.rules.iter().chain(self.rules.iter()) {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod accel;
 #[cfg(test)]
+mod challenge;
+#[cfg(test)]
 mod error_pages;
 #[cfg(test)]
 mod layers;

@@ -40,6 +40,7 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
     ("rewrite", "deny = 403", "rewrite = \"/a\""),
     ("jump", "deny = 403", "jump = \"chain\""),
     ("ban", "deny = 403", "ban = \"10m\""),
+    ("challenge", "deny = 403", "challenge = true"),
     ("deny", "deny = 403", "deny = 404"),
     ("return", "deny = 403", "return = { status = 404 }"),
     (

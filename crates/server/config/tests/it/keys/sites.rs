@@ -41,6 +41,82 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "maintenance = {}",
         "maintenance = { page = \"/sorry.html\" }",
     ),
+    ("sites.challenge", "", "challenge = true"),
+    (
+        "sites.challenge.preset",
+        "challenge = true",
+        "challenge = { preset = \"under_attack\" }",
+    ),
+    (
+        "sites.challenge.level",
+        "challenge = true",
+        "challenge = { level = 2 }",
+    ),
+    (
+        "sites.challenge.weights",
+        "challenge = true",
+        "challenge = { weights = [{ add = 5 }] }",
+    ),
+    (
+        "sites.challenge.levels",
+        "challenge = true",
+        "challenge = { levels = [1, 2, 3] }",
+    ),
+    (
+        "sites.challenge.rate",
+        "challenge = true",
+        "challenge = { rate = \"200/s\" }",
+    ),
+    (
+        "sites.challenge.errors",
+        "challenge = true",
+        "challenge = { errors = 30 }",
+    ),
+    (
+        "sites.challenge.load",
+        "challenge = true",
+        "challenge = { load = 80 }",
+    ),
+    (
+        "sites.challenge.allow",
+        "challenge = true",
+        "challenge = { allow = [\"10.0.0.0/8\", \"unix:\"] }",
+    ),
+    (
+        "sites.challenge.except",
+        "challenge = true",
+        "challenge = { except = 'path starts_with \"/api/\"' }",
+    ),
+    (
+        "sites.challenge.lifetime",
+        "challenge = true",
+        "challenge = { lifetime = \"1h\" }",
+    ),
+    (
+        "sites.challenge.key_file",
+        "challenge = true",
+        "challenge = { key_file = \"jwt.key\" }",
+    ),
+    (
+        "sites.challenge.difficulty",
+        "challenge = true",
+        "challenge = { difficulty = 10 }",
+    ),
+    (
+        "sites.challenge.max_difficulty",
+        "challenge = true",
+        "challenge = { max_difficulty = 20 }",
+    ),
+    (
+        "sites.challenge.weights.when",
+        "challenge = { weights = [{ add = 5 }] }",
+        "challenge = { weights = [{ when = 'tls', add = 5 }] }",
+    ),
+    (
+        "sites.challenge.weights.add",
+        "challenge = { weights = [{ add = 5 }] }",
+        "challenge = { weights = [{ add = -5 }] }",
+    ),
     ("sites.ipv6_only", "", "ipv6_only = true"),
     (
         "sites.unix_socket_mode",

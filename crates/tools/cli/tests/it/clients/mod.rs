@@ -1,6 +1,7 @@
 //! Real clients: curl, nghttp, aioquic, quic-go, load generators and a browser.
 
 mod browser;
+mod challenge;
 mod curl;
 mod http3;
 mod load;
