@@ -93,7 +93,7 @@ impl SitePressure {
         &self,
         thresholds: &PressureThresholds,
         now: u64,
-        load: fn() -> u32,
+        load: impl FnOnce() -> u32,
     ) -> bool {
         self.own(|stripe| &stripe.requests);
         let now = now.max(1);
@@ -124,7 +124,12 @@ impl SitePressure {
         }
     }
 
-    fn measure(&self, thresholds: &PressureThresholds, now: u64, load: fn() -> u32) -> bool {
+    fn measure(
+        &self,
+        thresholds: &PressureThresholds,
+        now: u64,
+        load: impl FnOnce() -> u32,
+    ) -> bool {
         let sum = |counter: fn(&Stripe) -> &AtomicU64| -> u64 {
             let stripes = self.stripes.iter();
             stripes
@@ -289,12 +294,10 @@ mod tests {
             load: Some(80),
             ..PressureThresholds::default()
         };
-        let loads: [(fn() -> u32, bool, u8); 3] =
-            [(|| 79, false, 0), (|| 80, true, 0), (|| 160, true, 1)];
-        for (load, expected, doublings) in loads {
+        for (load, expected, doublings) in [(79, false, 0), (80, true, 0), (160, true, 1)] {
             let site = SitePressure::default();
-            site.count_request(&thresholds, NOW, load);
-            site.count_request(&thresholds, NOW + INTERVAL, load);
+            site.count_request(&thresholds, NOW, || load);
+            site.count_request(&thresholds, NOW + INTERVAL, || load);
             let found = site.at(NOW + INTERVAL);
             assert_eq!((found.by_load, found.doublings), (expected, doublings));
         }
