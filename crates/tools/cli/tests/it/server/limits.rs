@@ -306,7 +306,7 @@ fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
     let lines = format!(
         "listen_tls = \"127.0.0.1:{port}\"\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
          limits = [{{ name = \"sent\", {limits}, after = 100000 }}, {{ name = \"received\", {limits}, direction = \"request\" }}]\n\
-         request_timeout = 1\n\
+         request_timeout = 2\n\
          [[sites.locations]]\npath = \"/cgi/\"\nupstream = \"http://127.0.0.1:{{UPSTREAM}}\"\n\
          [[sites.locations.limits]]\nname = \"sent\"\nenabled = false\n"
     );
@@ -351,12 +351,12 @@ fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
         });
         let mut client = apus.connect();
         let began = Instant::now();
-        let mut request = b"POST /cgi/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600003\r\nConnection: close\r\n\r\n".to_vec();
-        request.resize(request.len() + 600_000, b'x');
+        let mut request = b"POST /cgi/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000003\r\nConnection: close\r\n\r\n".to_vec();
+        request.resize(request.len() + 1_000_000, b'x');
         request.extend_from_slice(b"end");
         client.write_all(&request).unwrap();
         assert_eq!(Reply::read(client).status, 200);
-        assert!(began.elapsed() >= Duration::from_millis(1300));
+        assert!(began.elapsed() >= Duration::from_millis(2300));
     });
 }
 
