@@ -27,6 +27,8 @@ const HAS_NETWORKS: u64 = 1 << 63;
 
 /// Bans that wait to be written to the log and to disk. More of them are in force, but not listed.
 const MAX_WAITING: usize = 65_536;
+/// The keys that the table of banned clients has room for, for each ban that may be in force.
+const PLACES: usize = 4;
 
 /// Which addresses are banned. One table serves all workers.
 #[derive(Debug)]
@@ -269,11 +271,13 @@ impl Bans {
     }
 
     fn clients(&self) -> &KeyTable {
-        // Twice as large as needed: with two places for each client, and two of seven slots in use on average, no bucket is full of bans
-        // in force before there are more of them than `most`.
+        // Four times as large as needed: with two places for each client, and little more than one of seven slots in use on average, one
+        // of 20,000 bans finds both of its buckets full of bans in force in one table of ten thousand. In a table of half that size it was
+        // one table of three. To choose the place with more room needs fewer slots, but then two workers that ban one client at the
+        // same time may choose different places, and both ban it.
         let most = self.settings.load().most;
         self.clients
-            .get_or_init(|| KeyTable::kept_by_value(most.saturating_mul(2)))
+            .get_or_init(|| KeyTable::kept_by_value(most.saturating_mul(PLACES)))
     }
 
     fn raise(&self, end: u64) {

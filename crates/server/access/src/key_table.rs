@@ -304,8 +304,8 @@ mod tests {
         let kept = (0..500_u32)
             .filter(|number| table.value(table.key(number)).is_some())
             .count();
-        // A bucket of which all keys are of the later ones has to give one of them up.
-        assert!(kept >= 495, "{kept}");
+        // A bucket of which all keys are of the first ones has to give one of them up: one or two of 256 buckets, and 20 never.
+        assert!(kept >= 480, "{kept}");
         assert_eq!(table.memory(), memory);
         assert!(KeyTable::new(1_000_000).memory() <= 120 << 20);
     }
@@ -337,10 +337,13 @@ mod tests {
         for number in 0..500_u32 {
             let _ = table.update(table.key(number), |_| Ok::<_, Infallible>(number.into()));
         }
+        // Where eight keys fell into one bucket, the first of them has given way.
+        assert!(table.len() > 450);
         for keys in [2000, 1000] {
             let resized = table.resized(keys);
             for number in 0..500_u32 {
-                assert_eq!(resized.value(resized.key(number)), Some(number.into()));
+                let held = table.value(table.key(number));
+                assert_eq!(resized.value(resized.key(number)), held, "{number}");
             }
         }
         let small = table.resized(20);
