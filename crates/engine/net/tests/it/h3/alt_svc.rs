@@ -1,6 +1,6 @@
 //! The offer of HTTP/3 over HTTP/1.1 and HTTP/2 (RFC 7838).
 
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 
 use apus_http::Network;
 use apus_net::tls::{TlsSite, UnknownName};
@@ -74,7 +74,10 @@ fn sites_and_listeners_without_http_3_offer_nothing() {
 #[test]
 fn the_other_protocols_are_served_where_the_udp_port_is_taken() {
     let authority = CertificateAuthority::generate();
-    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // A port that is free for UDP may be in use for TCP.
+    let taken = std::iter::repeat_with(|| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .find(|taken| TcpListener::bind(taken.local_addr().unwrap()).is_ok())
+        .unwrap();
     let mut listener = h3_listener(&authority, paths());
     listener.address = tcp(&taken.local_addr().unwrap().to_string());
     let server = Server::run(plan(vec![listener.clone()]));
