@@ -25,7 +25,7 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 	python3 attack/run.py $(ATTACK)
 	conformance/h2spec
 
-test-fast: ## the tests that need no other programs, in about two minutes after a build
+test-fast: ## the tests that need no other programs, in under three minutes after a build
 	.ci/test-fast
 
 lint: ## format, structure, names, comments, the figures of BENCHMARKS and README, what crates.io requires, the features of apus, clippy, documentation, licences and sources of dependencies
