@@ -10,6 +10,7 @@ mod connection;
 mod fastcgi;
 mod fields;
 mod forms;
+mod geo;
 mod http1;
 mod http1_client;
 mod http2;
@@ -37,6 +38,7 @@ pub use configuration::configuration;
 pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
 pub use forms::{cookies, multipart, query};
+pub use geo::geo_database;
 pub use http1::{chunked, request_head, response_head};
 pub use http1_client::http1_client;
 pub use http2::hpack;
@@ -77,6 +79,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http2_to_http1", http2_to_http1),
     ("http3_connection", http3_connection),
     ("http3_frames", http3_frames),
+    ("geo_database", geo_database),
     ("hpack", hpack),
     ("htpasswd", htpasswd),
     ("jwks", jwks),

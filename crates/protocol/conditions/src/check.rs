@@ -14,6 +14,7 @@ use regex::bytes::Regex;
 
 use crate::expression::{Condition, ConditionGlob, Expression, Question, Test};
 use crate::fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
+use crate::geo::GeoDatabases;
 use crate::list::{ConditionList, TextSet};
 use crate::mistake::Mistake;
 use crate::network_set::NetworkSet;
@@ -30,6 +31,7 @@ pub struct Definitions {
     /// The names of lists that are read from files.
     changing: BTreeSet<String>,
     zone: Option<TimeZone>,
+    geo: Option<Arc<GeoDatabases>>,
 }
 
 impl Definitions {
@@ -69,6 +71,11 @@ impl Definitions {
     /// Sets the zone of times in conditions that are compiled from now on. By default that of the system.
     pub fn set_zone(&mut self, zone: TimeZone) {
         self.zone = Some(zone);
+    }
+
+    /// Sets the databases of places for conditions that are compiled from now on. Without them, facts of places are mistakes.
+    pub fn set_geo_databases(&mut self, databases: Arc<GeoDatabases>) {
+        self.geo = Some(databases);
     }
 
     /// Compiles a condition whose facts have to be known at a stage.
@@ -314,7 +321,9 @@ impl Checker<'_> {
                 .clone()
                 .unwrap_or_else(TimeZone::system)
         };
+        let geo = self.definitions.geo.as_ref();
         Test {
+            geo: geo.filter(|_| fact.kind().is_geo()).cloned(),
             fact,
             question,
             zone: is_time.then(zone),
@@ -351,11 +360,30 @@ impl Checker<'_> {
         if found.kind() == FactKind::Share {
             self.check_share(&found, &name.place)?;
         }
+        if found.kind().is_geo() {
+            self.check_geo(&found, &name.place)?;
+        }
         let stage = found.kind().stage();
         if stage > self.stage {
             return self.mistake(&name.place, format!("`{found}` is {}", too_late(stage)));
         }
         Some(found)
+    }
+
+    /// A fact of places needs a database that has it.
+    fn check_geo(&mut self, fact: &Fact, place: &Range<usize>) -> Option<()> {
+        let has = |geo: &Arc<GeoDatabases>| geo.have(fact.kind());
+        match &self.definitions.geo {
+            Some(geo) if has(geo) => Some(()),
+            Some(geo) if geo.databases().next().is_some() => self.mistake(
+                place,
+                format!("no database of `geo_databases` has `{fact}`"),
+            ),
+            _ => self.mistake(
+                place,
+                format!("`{fact}` needs a database of places: name its file in `geo_databases`"),
+            ),
+        }
     }
 
     /// What a share is of is a fact whose values are texts.
@@ -373,7 +401,8 @@ impl Checker<'_> {
         let is_text = !matches!(
             of.kind().value_type(),
             ValueType::Number(_) | ValueType::Flag
-        ) && of.kind() != FactKind::Weekday;
+        ) && of.kind() != FactKind::Weekday
+            && !of.kind().is_geo();
         if !is_text || of.kind().stage() > self.stage {
             return self.mistake(place, format!("there is no share of `{of}` here"));
         }
@@ -393,6 +422,9 @@ impl Checker<'_> {
                 &comparison.operator.place,
                 format!("`{}` takes one value; `in` takes a list", operator.name()),
             );
+        }
+        if fact.kind() == FactKind::GeoCountry {
+            self.check_countries(comparison)?;
         }
         let question = match fact.kind().value_type() {
             ValueType::Flag => {
@@ -417,6 +449,25 @@ impl Checker<'_> {
             Operator::Unequal | Operator::NoRegex => Expression::Not(Condition(Arc::new(test))),
             _ => test,
         })
+    }
+
+    /// Whole values of a country are codes: another text would be equal to nothing.
+    fn check_countries(&mut self, comparison: &ComparisonSyntax) -> Option<()> {
+        let are_whole = matches!(
+            comparison.operator.value,
+            Operator::In | Operator::Equal | Operator::Unequal
+        );
+        for value in comparison.values.iter().filter(|_| are_whole) {
+            if let Value::Text(text) | Value::Word(text) = &value.value
+                && !(text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_uppercase()))
+            {
+                let message = format!(
+                    "`{text}` is no code of a country: these are two capital letters, as \"DE\" (ISO 3166-1)"
+                );
+                return self.mistake(&value.place, message);
+            }
+        }
+        Some(())
     }
 
     fn networks(&mut self, comparison: &ComparisonSyntax) -> Option<Question> {

@@ -1,5 +1,6 @@
 //! Compiled conditions: what is evaluated for each request.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use regex::bytes::Regex;
 
 use crate::fact::{Fact, FactKind, FactStage, ValueType};
 use crate::facts::Facts;
+use crate::geo::GeoDatabases;
 use crate::list::TextSet;
 use crate::network_set::NetworkSet;
 use crate::share;
@@ -33,6 +35,8 @@ pub(crate) struct Test {
     pub(crate) question: Question,
     /// The zone of a time.
     pub(crate) zone: Option<TimeZone>,
+    /// The databases of a fact of places.
+    pub(crate) geo: Option<Arc<GeoDatabases>>,
     /// Whether its values are those of a file, so that others may be there tomorrow.
     pub(crate) may_change: bool,
 }
@@ -134,7 +138,7 @@ impl Test {
                 let day = usize::try_from(day).ok().and_then(|day| DAYS.get(day));
                 day.is_some_and(|day| text.is_met_by(day.as_bytes()))
             }
-            text => facts.any_text(&self.fact, &mut |value| text.is_met_by(&value)),
+            text => self.any_text(facts, &mut |value| text.is_met_by(&value)),
         }
     }
 
@@ -155,7 +159,7 @@ impl Test {
             return format!("`{fact}` is {number}");
         }
         let mut values = Vec::new();
-        facts.any_text(fact, &mut |value| {
+        self.any_text(facts, &mut |value| {
             values.push(format!("\"{}\"", value.escape_ascii()));
             false
         });
@@ -167,7 +171,17 @@ impl Test {
     }
 
     fn exists(&self, facts: &dyn Facts) -> bool {
-        self.number(facts).is_some() || facts.any_text(&self.fact, &mut |_| true)
+        self.number(facts).is_some() || self.any_text(facts, &mut |_| true)
+    }
+
+    fn any_text(&self, facts: &dyn Facts, each: &mut dyn FnMut(Cow<'_, [u8]>) -> bool) -> bool {
+        match (&self.geo, facts.address()) {
+            (None, _) => facts.any_text(&self.fact, each),
+            (Some(geo), Some(ip)) => geo
+                .text(self.fact.kind(), ip)
+                .is_some_and(|text| each(Cow::Borrowed(text.as_bytes()))),
+            (Some(_), None) => false,
+        }
     }
 
     fn number(&self, facts: &dyn Facts) -> Option<u64> {
@@ -177,6 +191,10 @@ impl Test {
                 let hours = u64::try_from(time.hour()).unwrap_or_default();
                 let minutes = u64::try_from(time.minute()).unwrap_or_default();
                 Some(hours.saturating_mul(60).saturating_add(minutes))
+            }
+            FactKind::GeoSystem => {
+                let system = self.geo.as_ref()?.system(facts.address()?);
+                system.map(u64::from)
             }
             FactKind::Share => share::of(self.fact.name()?, facts),
             _ => facts.number(&self.fact),

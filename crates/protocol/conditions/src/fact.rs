@@ -102,6 +102,12 @@ use ValueType::{Address, Flag, Host, Number, Path, Text, Word};
 
 facts! {
     Client "client" Address, Request, false, "The address of the client, as trusted proxies name it.";
+    GeoCountry "geo.country" Text, Request, false, "The country of the client, by its code of ISO 3166-1: `DE`. Facts of places need `geo_databases`.";
+    GeoContinent "geo.continent" Word(&["AF", "AN", "AS", "EU", "NA", "OC", "SA"]), Request, false, "The continent of the client.";
+    GeoSubdivision "geo.subdivision" Text, Request, false, "The part of the country, by its code of ISO 3166-2 without the country: `BE`.";
+    GeoCity "geo.city" Text, Request, false, "The city of the client, by its English name.";
+    GeoSystem "geo.asn" Number(Unit::Count), Request, false, "The number of the autonomous system of the client.";
+    GeoSystemName "geo.as_organization" Text, Request, false, "The organization of the autonomous system of the client.";
     Scheme "scheme" Word(&["http", "https"]), Request, false, "The scheme of the request.";
     RequestHost "host" Host, Request, false, "The host of the request, in lower case and without port.";
     Method "method" Text, Request, false, "The method, which is case-sensitive (RFC 9110 section 9.1).";
@@ -133,6 +139,21 @@ facts! {
     TimeTaken "time_taken" Number(Unit::Time), Response, false, "The time from the head of the request to the head of the response.";
     CacheOutcome "cache" Word(CACHE_RESULTS), Response, false, "What the cache did.";
     Upstream "upstream" Text, Response, false, "The address of the origin or PHP pool that responded.";
+}
+
+impl FactKind {
+    /// Whether databases of places have it, by the address of the client.
+    pub fn is_geo(self) -> bool {
+        matches!(
+            self,
+            Self::GeoCountry
+                | Self::GeoContinent
+                | Self::GeoSubdivision
+                | Self::GeoCity
+                | Self::GeoSystem
+                | Self::GeoSystemName
+        )
+    }
 }
 
 impl Fact {

@@ -212,7 +212,9 @@ fn of_test(test: &Test) -> Option<Vec<Need<'_>>> {
     let is_text = matches!(
         fact.kind().value_type(),
         ValueType::Text | ValueType::Word(_) | ValueType::Path | ValueType::Host
-    ) && fact.kind() != FactKind::Weekday;
+    ) && fact.kind() != FactKind::Weekday
+        // The index does not look addresses up.
+        && !fact.kind().is_geo();
     match &test.question {
         Question::Networks(set) => Some(vec![Need::Networks(set)]),
         Question::IsOneOf(values) if is_path => {

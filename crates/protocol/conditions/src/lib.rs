@@ -10,6 +10,7 @@
 //!   can never be true.
 //! - `index`: of many conditions, those that may hold.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
+//! - `geo`: countries, cities and autonomous systems of addresses.
 //! - `request_facts`: what is known of an HTTP request and its response.
 //!
 //! # Decisions
@@ -20,6 +21,8 @@
 //! - **A fact without a value is equal to nothing**, so that a comparison is true or false, never unknown: `header.x == "1"` does not hold without
 //!   the field, and `header.x != "1"` is `not header.x == "1"`. The order of evaluation cannot change a result.
 //! - **Each value counts** of a field, a cookie or a parameter that came several times: what one of two readers would see decides.
+//! - **Databases of places belong to the condition**, as the zone of times does, so that an address is looked up only when such a
+//!   condition is asked, and a request carries nothing.
 //!
 //! # Tests
 //!
@@ -32,6 +35,7 @@ mod check;
 mod expression;
 mod fact;
 mod facts;
+mod geo;
 mod index;
 mod list;
 mod mistake;
@@ -47,6 +51,7 @@ pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableVal
 pub use expression::Condition;
 pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 pub use facts::Facts;
+pub use geo::{GeoDatabase, GeoDatabases, InvalidGeoDatabase};
 pub use index::ConditionIndex;
 pub use list::{ConditionList, TextSet, TooManyTexts};
 pub use mistake::Mistake;

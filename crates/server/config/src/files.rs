@@ -4,10 +4,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fmt, fs};
 
+use apus_conditions::GeoDatabase;
 use apus_net::read_trusted_file;
 use serde::{Deserialize, Serialize};
+
+use super::geo_files::{self, DatabaseStamp};
 
 /// The largest file that is read for a configuration.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
@@ -17,6 +21,8 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 pub struct Recording {
     /// The files of certificates and other credentials, which may change while the configuration stays.
     credentials: BTreeSet<PathBuf>,
+    /// The databases of places, by what their files are: each process reads them itself.
+    databases: BTreeMap<PathBuf, Option<DatabaseStamp>>,
     contents: BTreeMap<PathBuf, Result<Vec<u8>, FileError>>,
     canonical: BTreeMap<PathBuf, Result<PathBuf, FileError>>,
     matches: BTreeMap<String, Result<Vec<PathBuf>, FileError>>,
@@ -30,8 +36,13 @@ impl Recording {
             .credentials
             .iter()
             .map(|path| (path.clone(), read(path)));
+        let databases = self
+            .databases
+            .keys()
+            .map(|path| (path.clone(), DatabaseStamp::of_settled(path)));
         Self {
             contents: contents.collect(),
+            databases: databases.collect(),
             credentials: self.credentials.clone(),
             ..Self::default()
         }
@@ -40,6 +51,9 @@ impl Recording {
     /// Adds the names of the certificates and other credentials of another configuration.
     pub fn add_credentials_of(&mut self, other: &Self) {
         self.credentials.extend(other.credentials.iter().cloned());
+        let databases = other.databases.iter();
+        self.databases
+            .extend(databases.map(|(path, stamp)| (path.clone(), *stamp)));
     }
 
     /// The same configuration with the certificates and other credentials that another reading found; `None` if they are
@@ -49,6 +63,11 @@ impl Recording {
         for path in &self.credentials {
             if let Some(Ok(contents)) = other.contents.get(path) {
                 changed.contents.insert(path.clone(), Ok(contents.clone()));
+            }
+        }
+        for (path, stamp) in &mut changed.databases {
+            if let Some(Some(now)) = other.databases.get(path) {
+                *stamp = Some(*now);
             }
         }
         (changed != *self).then_some(changed)
@@ -109,6 +128,15 @@ impl ConfigFiles {
     pub(super) fn read_credential(&self, path: &Path) -> Result<Vec<u8>, FileError> {
         self.0.borrow_mut().credentials.insert(path.to_owned());
         self.read(path)
+    }
+
+    /// A database of places.
+    pub(super) fn geo_database(&self, path: &Path) -> Result<Arc<GeoDatabase>, FileError> {
+        let databases = &mut self.0.borrow_mut().databases;
+        databases
+            .entry(path.to_owned())
+            .or_insert_with(|| DatabaseStamp::of(path));
+        geo_files::geo_database(path).map_err(|error| FileError(reason(&error)))
     }
 
     /// The files that were read, except certificates and lists of revoked ones, which are public.

@@ -12,7 +12,7 @@
 //! only static files have a `FilesPlan`, because apus-files owns memory of the process.
 //! `crates/server/server/src/assemble` makes services of the plan.
 //!
-//! - `include`, `environment`, `files`, `source`: the texts that a configuration is made of.
+//! - `include`, `environment`, `files`, `source`: the texts that a configuration is made of. `geo_files`: databases of places.
 //! - `equivalents`, `value_advice`: what to write for names and forms of nginx, Caddy and Apache. `plan_changes`: what
 //!   a reload changes.
 //!
@@ -39,6 +39,7 @@ mod environment;
 mod equivalents;
 mod fetched_key_sets;
 mod files;
+mod geo_files;
 mod include;
 mod keys;
 mod listener_spans;

@@ -11,6 +11,7 @@ use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
+use apus_conditions::GeoDatabases;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::LimitHandle;
@@ -84,6 +85,8 @@ pub struct GlobalPlan {
     pub acme_storage: Option<SharedStorageAddress>,
     /// Whether the secrets of session tickets are in that folder, too.
     pub stores_tickets: bool,
+    /// The databases of places.
+    pub geo_databases: Arc<GeoDatabases>,
     /// Bans of clients.
     pub bans: BanPlan,
     /// The folder of what the server remembers over restarts; `None`: the default.

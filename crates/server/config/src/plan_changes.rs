@@ -162,6 +162,7 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         acme_storage,
         stores_tickets,
         bans,
+        geo_databases,
         state_folder,
         tls_key_log,
         ..
@@ -235,6 +236,7 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         ("acme_storage", written(acme_storage)),
         ("tls_tickets", written(stores_tickets)),
         ("bans", written(bans)),
+        ("geo_databases", written(geo_databases)),
         ("state_folder", written(state_folder)),
         ("tls_key_log", written(tls_key_log)),
     ]

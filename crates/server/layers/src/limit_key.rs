@@ -1,10 +1,11 @@
 //! What requests are counted by: the client, or facts of the request.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use apus_conditions::{Fact, FactStage, Facts, RequestFacts, ValueType};
+use apus_conditions::{Fact, FactKind, FactStage, Facts, GeoDatabases, RequestFacts, ValueType};
 use apus_http::{HeaderName, Request};
 use smallvec::SmallVec;
 
@@ -15,7 +16,11 @@ use crate::client_network::client_network;
 /// A request that has no value of it, or several, counts for its client: who leaves out a key, or sends two so that others
 /// read another one, is limited by the address.
 #[derive(Clone)]
-pub struct LimitKey(KeyKind);
+pub struct LimitKey {
+    kind: KeyKind,
+    /// The databases of facts of places.
+    geo: Option<Arc<GeoDatabases>>,
+}
 
 #[derive(Clone)]
 enum KeyKind {
@@ -47,6 +52,8 @@ pub enum InvalidLimitKey {
     Unknown(String),
     /// The fact is of the response, or has no text that requests could be counted by.
     NotCountable(String),
+    /// No database has this fact of places.
+    NoDatabase(String),
     /// There is no part.
     Empty,
 }
@@ -65,26 +72,30 @@ pub(crate) struct KeyValue {
 impl LimitKey {
     /// The client: an IPv4 address, or an IPv6 network of 64 bits.
     pub fn client() -> Self {
-        Self(KeyKind::Parts([KeyPart::Client].into()))
+        Self::of(KeyKind::Parts([KeyPart::Client].into()))
+    }
+
+    fn of(kind: KeyKind) -> Self {
+        Self { kind, geo: None }
     }
 
     /// All requests together.
     pub fn all() -> Self {
-        Self(KeyKind::Parts([KeyPart::All].into()))
+        Self::of(KeyKind::Parts([KeyPart::All].into()))
     }
 
     /// A field of the request.
     pub fn header(name: &HeaderName) -> Self {
         let fact = Fact::parse(&format!("header.{name}"));
         match fact {
-            Some(fact) => Self(KeyKind::Parts([KeyPart::Fact(fact)].into())),
+            Some(fact) => Self::of(KeyKind::Parts([KeyPart::Fact(fact)].into())),
             None => Self::client(),
         }
     }
 
     /// The result of a function; requests without one are not limited.
     pub fn function(key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(KeyKind::Function(Arc::new(key)))
+        Self::of(KeyKind::Function(Arc::new(key)))
     }
 
     /// The facts of these names together: `client`, `network`, `connection`, `all`, `host`, `path`, `header.x-api-key`, `cookie.session`, `user`.
@@ -99,37 +110,62 @@ impl LimitKey {
         if parts.is_empty() {
             return Err(InvalidLimitKey::Empty);
         }
-        Ok(Self(KeyKind::Parts(parts.into())))
+        Ok(Self::of(KeyKind::Parts(parts.into())))
+    }
+
+    /// Gives facts of places their databases.
+    ///
+    /// # Errors
+    /// No database has one of the facts.
+    pub fn with_geo_databases(
+        mut self,
+        databases: &Arc<GeoDatabases>,
+    ) -> Result<Self, InvalidLimitKey> {
+        if let KeyKind::Parts(parts) = &self.kind {
+            for part in &**parts {
+                if let KeyPart::Fact(fact) = part
+                    && fact.kind().is_geo()
+                {
+                    if !databases.have(fact.kind()) {
+                        return Err(InvalidLimitKey::NoDatabase(fact.to_string()));
+                    }
+                    self.geo = Some(Arc::clone(databases));
+                }
+            }
+        }
+        Ok(self)
     }
 
     /// Whether the key is known only after a request is authenticated.
     pub fn needs_authentication(&self) -> bool {
         let is_of_user = |part: &KeyPart| matches!(part, KeyPart::Fact(fact) if fact.kind().stage() == FactStage::Authentication);
-        matches!(&self.0, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
+        matches!(&self.kind, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
     }
 
     /// Whether it tells clients apart by their addresses.
     pub fn has_client(&self) -> bool {
-        matches!(&self.0, KeyKind::Parts(parts) if parts.contains(&KeyPart::Client))
+        matches!(&self.kind, KeyKind::Parts(parts) if parts.contains(&KeyPart::Client))
     }
 
     /// Whether it is one text, so that other rates can be given to some of its values.
     pub fn is_one_text(&self) -> bool {
-        matches!(&self.0, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Fact(_)]))
+        matches!(&self.kind, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Fact(_)]))
     }
 
     /// The value for a request; `None` if the request is not limited: it has no client address, or the function returned none.
     pub(crate) fn value(&self, request: &Request) -> Option<KeyValue> {
         let mut bytes = KeyBytes::new();
-        let is_there = match &self.0 {
+        let is_there = match &self.kind {
             KeyKind::Function(function) => {
                 push(&mut bytes, function(request)?.as_bytes());
                 true
             }
-            KeyKind::Parts(parts) => parts.iter().all(|part| part.write(request, &mut bytes)),
+            KeyKind::Parts(parts) => parts
+                .iter()
+                .all(|part| self.write(part, request, &mut bytes)),
         };
         if is_there {
-            let is_plain = matches!(&self.0, KeyKind::Parts(parts)
+            let is_plain = matches!(&self.kind, KeyKind::Parts(parts)
                 if matches!(**parts, [KeyPart::Client | KeyPart::All | KeyPart::Connection]));
             return Some(KeyValue { bytes, is_plain });
         }
@@ -140,6 +176,24 @@ impl LimitKey {
                 bytes,
                 is_plain: true,
             })
+    }
+
+    /// Adds the value of a part. Returns `false` if the request has none, or several.
+    fn write(&self, part: &KeyPart, request: &Request, bytes: &mut KeyBytes) -> bool {
+        match (part, &self.geo) {
+            (KeyPart::Fact(fact), Some(geo)) if fact.kind().is_geo() => {
+                let found = request.client().ip.and_then(|ip| match fact.kind() {
+                    FactKind::GeoSystem => geo.system(ip).map(|system| system.to_string().into()),
+                    kind => geo.text(kind, ip).map(Cow::Borrowed),
+                });
+                let is_there = found.as_ref().is_some_and(|text| !text.is_empty());
+                if let Some(text) = found.filter(|_| is_there) {
+                    push(bytes, text.as_bytes());
+                }
+                is_there
+            }
+            _ => part.write(request, bytes),
+        }
     }
 }
 
@@ -164,6 +218,7 @@ impl KeyPart {
             fact.kind().value_type(),
             ValueType::Text | ValueType::Word(_) | ValueType::Path | ValueType::Host
         );
+        let is_text = is_text || fact.kind() == FactKind::GeoSystem;
         if is_text && fact.kind().stage() != FactStage::Response {
             Ok(Self::Fact(fact))
         } else {
@@ -240,7 +295,7 @@ fn write_fact(fact: &Fact, request: &Request, bytes: &mut KeyBytes) -> bool {
 
 impl fmt::Display for LimitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             KeyKind::Function(_) => f.write_str("a function"),
             KeyKind::Parts(parts) => {
                 for (at, part) in parts.iter().enumerate() {
@@ -271,6 +326,12 @@ impl fmt::Display for InvalidLimitKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(name) => write!(f, "there is no fact `{name}`"),
+            Self::NoDatabase(name) => {
+                write!(
+                    f,
+                    "no database of places has `{name}`: name one in `geo_databases`"
+                )
+            }
             Self::NotCountable(name) => write!(f, "requests cannot be counted by `{name}`"),
             Self::Empty => f.write_str("there is no fact"),
         }

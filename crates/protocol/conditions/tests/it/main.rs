@@ -1,6 +1,8 @@
 //! Conditions as an operator writes them.
 
 #[cfg(test)]
+mod geo;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod oracle;

@@ -175,6 +175,10 @@ keys! {
         lists: Map<Text, NamedList> = Map::default(),
         /// The zone of `time` and `weekday` in conditions, as `"Europe/Berlin"`. By default that of the system.
         time_zone: TimeZoneName,
+        /// Files in the format MaxMind DB (`.mmdb`), as of MaxMind, DB-IP or ipinfo.io, with the countries, cities and autonomous systems of addresses, for facts as
+        /// `geo.country` and `geo.asn`. Of several, the first that knows a fact decides. The user of the server has to be able to read them; a
+        /// file is read again when it changes.
+        geo_databases: OneOrMore<FilePath> = OneOrMore::default(),
         /// Rules for all sites, which are asked before those of the site.
         rules: List<Rule> = List::default(),
         /// Chains of rules, by name, to which the rules of `[global]` jump.

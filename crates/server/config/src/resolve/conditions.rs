@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apus_conditions::{
-    Condition, ConditionList, Definitions, FactStage, Mistake, NetworkSet, TableField, TextSet,
-    names_in,
+    Condition, ConditionList, Definitions, FactStage, GeoDatabases, Mistake, NetworkSet,
+    TableField, TextSet, names_in,
 };
 use apus_http::Network;
 use jiff::tz::TimeZone;
@@ -16,7 +16,7 @@ use crate::keys::{ConfigReader, shown};
 use crate::raw;
 use crate::raw::rules::NamedList;
 use crate::source::{Setting, SourceSpan};
-use crate::value::{FilePath, Text};
+use crate::value::{FilePath, OneOrMore, Text};
 use crate::when::When;
 
 /// The invalid lines of a list that are reported one by one.
@@ -26,6 +26,7 @@ const MAX_INVALID_LINES: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     definitions: Definitions,
+    geo: Arc<GeoDatabases>,
 }
 
 impl Conditions {
@@ -42,6 +43,8 @@ impl Conditions {
                 )),
             }
         }
+        conditions.geo = Arc::new(geo_databases(&raw.geo_databases, reader));
+        (conditions.definitions).set_geo_databases(Arc::clone(&conditions.geo));
         for (name, raw_list) in &raw.lists.0 {
             let definitions = &mut conditions.definitions;
             match (named_list(raw_list, reader), &raw_list.value) {
@@ -68,6 +71,11 @@ impl Conditions {
             order.define(name, reader);
         }
         conditions
+    }
+
+    /// The databases of places.
+    pub(super) fn geo(&self) -> &Arc<GeoDatabases> {
+        &self.geo
     }
 
     /// The networks of a list that a key names by `@NAME`. An unknown name and a list of texts are reported.
@@ -114,6 +122,31 @@ impl Conditions {
             reader.report(Finding::error(&place, mistake.message, "in this condition"));
         }
         None
+    }
+}
+
+/// The databases of places. What is wrong with one is said once: conditions about its facts are no further mistakes.
+fn geo_databases(files: &OneOrMore<FilePath>, reader: &mut ConfigReader<'_>) -> GeoDatabases {
+    let mut databases = Vec::new();
+    for file in &files.0 {
+        match reader.files.geo_database(&file.value.0) {
+            Ok(database) => databases.push(database),
+            Err(error) => {
+                let path = file.value.0.display();
+                reader.report(Finding::error(
+                    &file.span,
+                    format!("{path}: {error}"),
+                    "expected a database in the format MaxMind DB",
+                ));
+            }
+        }
+    }
+    let found = databases.len();
+    let databases = GeoDatabases::new(databases);
+    if found == files.0.len() {
+        databases
+    } else {
+        databases.incomplete()
     }
 }
 
@@ -173,7 +206,7 @@ fn absent_list(raw: &NamedList) -> ConditionList {
 
 /// Networks if all values are some, else texts.
 fn fixed_list(
-    values: &crate::value::OneOrMore<Text>,
+    values: &OneOrMore<Text>,
     span: &SourceSpan,
     reader: &mut ConfigReader<'_>,
 ) -> Option<ConditionList> {

@@ -79,7 +79,8 @@ fn limit(
     reader: &mut ConfigReader<'_>,
 ) -> Option<ResolvedLimit> {
     let facts = keys.key.0.iter().map(|fact| &*fact.value.0);
-    let key = match LimitKey::parse(facts) {
+    let parsed = LimitKey::parse(facts);
+    let key = match parsed.and_then(|key| key.with_geo_databases(conditions.geo())) {
         Ok(key) => key,
         Err(error) => {
             let message = format!("`key`: {error}");

@@ -25,10 +25,12 @@ mod tls;
 mod upstream;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::SystemTime;
 
 use apus_compress::Compression;
+use apus_conditions::GeoDatabases;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
@@ -94,7 +96,15 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         listen::check_control_socket(control, &file.sites.0, reader);
     }
     let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
-    let mut global = global(raw_global, (cache.unwrap_or_default(), bans), reader);
+    let mut global = global(
+        raw_global,
+        (
+            cache.unwrap_or_default(),
+            bans,
+            Arc::clone(defaults.conditions.geo()),
+        ),
+        reader,
+    );
     for name in request_id_fields(&file.sites.0) {
         global.trusted_proxies = global.trusted_proxies.request_id(name);
     }
@@ -172,7 +182,7 @@ struct GlobalDefaults {
 
 fn global(
     raw: raw::Global,
-    (cache, bans): (CacheStorePlan, BanPlan),
+    (cache, bans, geo_databases): (CacheStorePlan, BanPlan, Arc<GeoDatabases>),
     reader: &mut ConfigReader<'_>,
 ) -> GlobalPlan {
     if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
@@ -243,6 +253,7 @@ fn global(
         acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
         bans,
+        geo_databases,
         state_folder: raw.state_folder.map(|path| path.value.0),
         tls_key_log: raw.tls_key_log.map(|path| path.value.0),
     }

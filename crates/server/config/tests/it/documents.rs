@@ -6,6 +6,7 @@ use std::path::Path;
 
 use apus_config::{self as config, Diagnostics, FilesRoot, HandlerPlan, ServerPlan};
 use apus_net::Limits;
+use apus_testkit::geo_database;
 use tempfile::TempDir;
 
 /// A folder with `public/`, and a certificate for example.com.
@@ -36,6 +37,9 @@ pub(crate) fn folder() -> TempDir {
         // RFC 8037 appendix A.2.
         let jwk = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
         let jwk = format!(r#"{{"kty":"OKP","crv":"Ed25519","kid":"{host}","x":"{jwk}"}}"#);
+        let record = serde_json::json!({"country": {"iso_code": "DE"}});
+        let database = geo_database("GeoLite2-Country", &[("192.0.2.0/24", record)]);
+        fs::write(folder.path().join(format!("{name}geo.mmdb")), database).unwrap();
         write("jwks.json", format!(r#"{{"keys":[{jwk}]}}"#));
         // `openssl passwd -5 -salt saltsalt correct`.
         let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";

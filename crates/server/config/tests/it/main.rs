@@ -9,6 +9,8 @@ mod cache;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod geo;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod origins;

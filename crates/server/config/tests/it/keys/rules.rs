@@ -109,6 +109,11 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
         "[global]\nrules = [{ deny = 403, when = \"time < 08:00\" }]\ntime_zone = \"Europe/Berlin\"\n",
     ),
     (
+        "global.geo_databases",
+        "[global]\ngeo_databases = \"geo.mmdb\"\n",
+        "[global]\ngeo_databases = [\"geo.mmdb\", \"other-geo.mmdb\"]\n",
+    ),
+    (
         "sites.rules",
         "",
         "[[sites]]\nlisten = 80\nroot = \"public\"\nrules = [{ deny = 403 }]\n",

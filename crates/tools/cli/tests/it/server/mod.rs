@@ -5,6 +5,7 @@ mod access_log;
 mod bans;
 mod credentials;
 mod forward_auth;
+mod geo;
 mod limits;
 mod maintenance;
 mod own_files;
