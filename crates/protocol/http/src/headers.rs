@@ -449,26 +449,36 @@ impl Headers {
 
     /// Adds a line whose name and value are valid.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.push_with(name, value.len(), |wire| wire.extend_from_slice(value));
+    }
+
+    /// Adds a line whose value a function writes at the end of the buffer, of about this length. The name and the value have to be
+    /// valid.
+    pub fn push_with(&mut self, name: &[u8], length: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let section = self.section();
         section.encoded.clear();
-        let Some(line) = FieldLine::new(section.wire.len(), name.len(), value.len()) else {
-            return;
-        };
+        let wire = &mut section.wire;
         let len = name
             .len()
-            .saturating_add(value.len())
+            .saturating_add(length)
             .saturating_add(FieldLine::SEPARATOR)
             .saturating_add(FieldLine::END);
         // More lines usually follow the first one.
-        section.wire.reserve(match section.wire.capacity() {
+        wire.reserve(match wire.capacity() {
             0 => len.max(FIRST_ROOM),
             _ => len,
         });
-        section.wire.extend_from_slice(name);
-        section.wire.extend_from_slice(b": ");
-        section.wire.extend_from_slice(value);
-        section.wire.extend_from_slice(b"\r\n");
-        section.add_line(line);
+        let start = wire.len();
+        wire.extend_from_slice(name);
+        wire.extend_from_slice(b": ");
+        let value = wire.len();
+        write(wire);
+        let length = wire.len().saturating_sub(value);
+        wire.extend_from_slice(b"\r\n");
+        match FieldLine::new(start, name.len(), length) {
+            Some(line) => section.add_line(line),
+            None => wire.truncate(start),
+        }
     }
 
     /// Reads the lines at the start of `input` that have the form in which they are sent (a token, a colon, one

@@ -85,7 +85,8 @@ impl KnownField {
     /// The field with this name, which is in lower case.
     pub(crate) fn of(name: &[u8]) -> Self {
         match Self::of_letters(name) {
-            Self::Other if name.contains(&b'_') => Self::Underscored,
+            // Byte by byte, this took more instructions than the names of most fields.
+            Self::Other if memchr::memchr(b'_', name).is_some() => Self::Underscored,
             field => field,
         }
     }

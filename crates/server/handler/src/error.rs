@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use apus_http::{HeaderValue, Response, StatusCode, header};
 
-use crate::error_page::ErrorDetails;
 pub use crate::error_page::ErrorFormat;
+use crate::error_page::{self, ErrorDetails, RenderedBody};
 
 /// An error that a handler or a layer returns.
 ///
@@ -33,14 +34,131 @@ pub struct Error(Box<ErrorParts>);
 
 struct ErrorParts {
     status: StatusCode,
-    kind: Option<Cow<'static, str>>,
-    title: Option<Cow<'static, str>>,
-    detail: Option<String>,
-    members: serde_json::Map<String, serde_json::Value>,
+    description: Description,
     headers: Vec<(header::HeaderName, HeaderValue)>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// The format for a client that states no preference.
     preferred: ErrorFormat,
+}
+
+/// What the body of the response says, of this error alone or of many.
+#[derive(Default)]
+struct Description {
+    own: ErrorDescription,
+    /// In place of `own`.
+    shared: Option<Arc<SharedDescription>>,
+}
+
+#[derive(Clone, Default)]
+struct ErrorDescription {
+    kind: Option<Cow<'static, str>>,
+    title: Option<Cow<'static, str>>,
+    detail: Option<String>,
+    members: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A description whose bodies are made once.
+struct SharedDescription {
+    status: StatusCode,
+    description: ErrorDescription,
+    html: OnceLock<RenderedBody>,
+    json: OnceLock<RenderedBody>,
+    text: OnceLock<RenderedBody>,
+}
+
+/// An error that is the response to many requests, such as the refusal of a limit: its bodies are made once, so that a flood of
+/// such requests costs little.
+#[derive(Clone)]
+pub struct ErrorTemplate {
+    shared: Arc<SharedDescription>,
+    preferred: ErrorFormat,
+}
+
+impl ErrorTemplate {
+    /// Of an error, without its fields and its cause.
+    pub fn new(error: Error) -> Self {
+        let mut parts = *error.0;
+        Self {
+            shared: Arc::new(SharedDescription {
+                status: parts.status,
+                description: std::mem::take(parts.description.own_mut()),
+                html: OnceLock::new(),
+                json: OnceLock::new(),
+                text: OnceLock::new(),
+            }),
+            preferred: parts.preferred,
+        }
+    }
+
+    /// The error of one request.
+    pub fn error(&self) -> Error {
+        Error(Box::new(ErrorParts {
+            status: self.shared.status,
+            description: Description {
+                own: ErrorDescription::default(),
+                shared: Some(Arc::clone(&self.shared)),
+            },
+            headers: Vec::new(),
+            source: None,
+            preferred: self.preferred,
+        }))
+    }
+}
+
+impl fmt::Debug for ErrorTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = &self.shared.status;
+        f.debug_tuple("ErrorTemplate").field(status).finish()
+    }
+}
+
+impl SharedDescription {
+    fn body(&self, format: ErrorFormat) -> &RenderedBody {
+        let rendered = match format {
+            ErrorFormat::Html => &self.html,
+            ErrorFormat::Json => &self.json,
+            ErrorFormat::Text => &self.text,
+        };
+        rendered.get_or_init(|| {
+            let mut description = self.description.clone();
+            RenderedBody::new(self.status, format, (&mut description).into())
+        })
+    }
+}
+
+impl Description {
+    fn get(&self) -> &ErrorDescription {
+        let shared = self.shared.as_ref();
+        shared.map_or(&self.own, |shared| &shared.description)
+    }
+
+    /// The description, which is shared no longer.
+    fn own_mut(&mut self) -> &mut ErrorDescription {
+        if let Some(shared) = self.shared.take() {
+            self.own = shared.description.clone();
+        }
+        &mut self.own
+    }
+}
+
+impl ErrorDescription {
+    fn is_empty(&self) -> bool {
+        self.detail.is_none()
+            && self.kind.is_none()
+            && self.title.is_none()
+            && self.members.is_empty()
+    }
+}
+
+impl<'a> From<&'a mut ErrorDescription> for ErrorDetails<'a> {
+    fn from(description: &'a mut ErrorDescription) -> Self {
+        Self {
+            kind: description.kind.as_deref(),
+            title: description.title.as_deref(),
+            detail: description.detail.as_deref(),
+            members: std::mem::take(&mut description.members),
+        }
+    }
 }
 
 macro_rules! by_name {
@@ -56,7 +174,7 @@ impl Error {
     /// An error with a status, which the client gets with the detail.
     pub fn new(status: StatusCode, detail: impl fmt::Display) -> Self {
         let mut error = Self::of(status);
-        error.0.detail = Some(detail.to_string());
+        error.description_mut().detail = Some(detail.to_string());
         error
     }
 
@@ -85,10 +203,7 @@ impl Error {
     pub fn of(status: StatusCode) -> Self {
         Self(Box::new(ErrorParts {
             status,
-            kind: None,
-            title: None,
-            detail: None,
-            members: serde_json::Map::new(),
+            description: Description::default(),
             headers: Vec::new(),
             source: None,
             preferred: ErrorFormat::Text,
@@ -104,21 +219,29 @@ impl Error {
     /// This error with another status.
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
-        self.0.status = status;
+        if status != self.0.status {
+            // Shared bodies tell the status.
+            self.description_mut();
+            self.0.status = status;
+        }
         self
+    }
+
+    fn description_mut(&mut self) -> &mut ErrorDescription {
+        self.0.description.own_mut()
     }
 
     /// This error with a type of problems, as a URI reference (RFC 9457 section 3.1.1).
     #[must_use]
     pub fn kind(mut self, kind: impl Into<Cow<'static, str>>) -> Self {
-        self.0.kind = Some(kind.into());
+        self.description_mut().kind = Some(kind.into());
         self
     }
 
     /// This error with a title in place of the status' (RFC 9457 section 3.1.3).
     #[must_use]
     pub fn title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
-        self.0.title = Some(title.into());
+        self.description_mut().title = Some(title.into());
         self
     }
 
@@ -128,7 +251,9 @@ impl Error {
     pub fn with(mut self, name: &str, value: impl serde::Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(value) => {
-                self.0.members.insert(name.to_owned(), value);
+                self.description_mut()
+                    .members
+                    .insert(name.to_owned(), value);
             }
             Err(error) => tracing::error!(%error, name, "a member of an error is left out"),
         }
@@ -157,7 +282,7 @@ impl Error {
 
     /// A further member of its problem details, as [`Error::with`] sets it.
     pub fn member(&self, name: &str) -> Option<&serde_json::Value> {
-        self.0.members.get(name)
+        self.0.description.get().members.get(name)
     }
 
     /// The status that the client gets.
@@ -167,7 +292,7 @@ impl Error {
 
     /// The detail for the client.
     pub fn detail(&self) -> Option<&str> {
-        self.0.detail.as_deref()
+        self.0.description.get().detail.as_deref()
     }
 
     /// The cause, which the client does not see.
@@ -185,7 +310,7 @@ impl Error {
     /// Logs it, unless it is an error of the client.
     pub(crate) fn log(&self) {
         // Errors of the client are not failures of the handler.
-        if self.0.status.is_client_error() && self.0.detail.is_some() {
+        if self.0.status.is_client_error() && self.detail().is_some() {
             return;
         }
         if let Some(source) = &self.0.source {
@@ -204,19 +329,14 @@ impl Error {
         format: ErrorFormat,
         is_chosen: bool,
     ) {
-        let has_details = self.0.detail.is_some()
-            || self.0.kind.is_some()
-            || self.0.title.is_some()
-            || !self.0.members.is_empty();
         // A response without a detail gets the error page of the site.
-        if has_details || is_chosen {
-            let details = ErrorDetails {
-                kind: self.0.kind.as_deref(),
-                title: self.0.title.as_deref(),
-                detail: self.0.detail.as_deref(),
-                members: std::mem::take(&mut self.0.members),
-            };
-            crate::error_page::write_body(response, format, details);
+        if self.0.description.get().is_empty() && !is_chosen {
+            return;
+        }
+        let Description { own, shared } = &mut self.0.description;
+        match shared {
+            None => error_page::write_body(response, format, own.into()),
+            Some(shared) => shared.body(format).write(response),
         }
     }
 
@@ -256,8 +376,8 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Error");
         debug.field("status", &self.0.status);
-        if let Some(detail) = &self.0.detail {
-            debug.field("detail", detail);
+        if let Some(detail) = self.detail() {
+            debug.field("detail", &detail);
         }
         if let Some(source) = &self.0.source {
             debug.field("source", source);

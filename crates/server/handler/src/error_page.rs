@@ -1,6 +1,7 @@
 //! Default bodies of error responses: an HTML page, problem details (RFC 9457), or text, as the client accepts.
 
-use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
+use apus_http::{Body, FieldSet, Headers, KnownField, Request, Response, StatusCode};
+use bytes::Bytes;
 
 pub use apus_http::ErrorFormat;
 
@@ -39,44 +40,68 @@ pub struct ErrorDetails<'a> {
 
 /// Sets the body of an error response, and the fields about it.
 pub fn write_body(response: &mut Response, format: ErrorFormat, details: ErrorDetails<'_>) {
-    let status = response.status();
-    let title = details
-        .title
-        .or(status.canonical_reason())
-        .unwrap_or("Error");
-    let code = status.as_str();
-    let (content_type, body) = match format {
-        ErrorFormat::Html => (
-            "text/html; charset=utf-8",
-            render_page(code, title, details.detail.unwrap_or(explanation(status))),
-        ),
-        ErrorFormat::Json => (
-            "application/problem+json",
-            render_problem(status, title, details).unwrap_or_default(),
-        ),
-        ErrorFormat::Text => (
-            "text/plain; charset=utf-8",
-            match details.detail {
-                Some(detail) => format!("{detail}\n"),
-                None => format!("{code} {title}\n"),
-            },
-        ),
-    };
-    let headers = response.headers_mut();
-    headers.remove("content-length");
-    headers.remove("content-encoding");
-    headers.insert(
-        &header::CONTENT_TYPE,
-        &HeaderValue::from_static(content_type),
-    );
-    if is_temporary(status) && !headers.contains("cache-control") {
-        headers.insert(
-            &header::CACHE_CONTROL,
-            &HeaderValue::from_static("no-store"),
-        );
+    RenderedBody::new(response.status(), format, details).write(response);
+}
+
+/// The body of responses to an error, and the fields about it.
+pub(crate) struct RenderedBody {
+    body: Bytes,
+    fields: Headers,
+}
+
+impl RenderedBody {
+    pub(crate) fn new(status: StatusCode, format: ErrorFormat, details: ErrorDetails<'_>) -> Self {
+        let title = details
+            .title
+            .or(status.canonical_reason())
+            .unwrap_or("Error");
+        let code = status.as_str();
+        let (content_type, body) = match format {
+            ErrorFormat::Html => (
+                "text/html; charset=utf-8",
+                render_page(code, title, details.detail.unwrap_or(explanation(status))),
+            ),
+            ErrorFormat::Json => (
+                "application/problem+json",
+                render_problem(status, title, details).unwrap_or_default(),
+            ),
+            ErrorFormat::Text => (
+                "text/plain; charset=utf-8",
+                match details.detail {
+                    Some(detail) => format!("{detail}\n"),
+                    None => format!("{code} {title}\n"),
+                },
+            ),
+        };
+        let mut fields = Headers::new();
+        fields.push(b"content-type", content_type.as_bytes());
+        if is_temporary(status) {
+            fields.push(b"cache-control", b"no-store");
+        }
+        fields.push(b"vary", b"accept");
+        Self {
+            body: body.into(),
+            fields,
+        }
     }
-    headers.append(&header::VARY, &HeaderValue::from_static("accept"));
-    *response.body_mut() = body.into();
+
+    /// Makes this the body of a response.
+    pub(crate) fn write(&self, response: &mut Response) {
+        const DESCRIPTION: FieldSet = FieldSet::of(&[
+            KnownField::ContentLength,
+            KnownField::ContentEncoding,
+            KnownField::ContentType,
+        ]);
+        let headers = response.headers_mut();
+        if headers.has_any(DESCRIPTION) {
+            headers.retain_fields(|field, _, _| !DESCRIPTION.has(field));
+        }
+        let has_cache_control = headers.has(KnownField::CacheControl);
+        headers.append_fields_from(&self.fields, |field, _, _| {
+            field != KnownField::CacheControl || !has_cache_control
+        });
+        *response.body_mut() = self.body.clone().into();
+    }
 }
 
 fn render_page(code: &str, title: &str, text: &str) -> String {
@@ -167,6 +192,8 @@ fn explanation(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use apus_http::{HeaderValue, header};
+
     use super::*;
 
     #[test]

@@ -67,7 +67,7 @@ pub use blocking::report_blocked_stacks;
 pub use blocking::{HandlerPlace, blocking};
 pub use body_limit::BodyLimit;
 pub use client_info::{ClientInfo, ForwardedField, TrustedProxies};
-pub use error::{Error, ErrorFormat, OrNotFound};
+pub use error::{Error, ErrorFormat, ErrorTemplate, OrNotFound};
 pub use error_page::error_page;
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
 pub use function::{Handler, HandlerExt, LayeredHandler, LayeredMarker};

@@ -222,11 +222,14 @@ impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker
 }
 
 /// A layer for several places, with a name for people.
+// One counted pointer: a site clones a layer for each request that passes it.
 #[derive(Clone)]
-pub struct Layer {
-    name: Arc<str>,
-    settings: Arc<str>,
-    middleware: Arc<dyn AnyMiddleware>,
+pub struct Layer(Arc<NamedMiddleware<dyn AnyMiddleware>>);
+
+struct NamedMiddleware<M: ?Sized> {
+    name: Box<str>,
+    settings: Box<str>,
+    middleware: M,
 }
 
 impl Layer {
@@ -234,11 +237,11 @@ impl Layer {
     pub fn new<M: Middleware<Marker>, Marker: 'static>(middleware: M) -> Self {
         let name = std::any::type_name::<M>();
         let name = name.split('<').next().unwrap_or(name);
-        Self {
+        Self(Arc::new(NamedMiddleware {
             name: name.rsplit("::").next().unwrap_or(name).into(),
-            settings: Arc::default(),
-            middleware: Arc::new(ErasedMiddleware::new(middleware)),
-        }
+            settings: Box::default(),
+            middleware: ErasedMiddleware::new(middleware),
+        }))
     }
 
     /// A layer with this name, and with its settings as they are printed for debugging.
@@ -247,39 +250,39 @@ impl Layer {
         settings: &dyn fmt::Debug,
         middleware: M,
     ) -> Self {
-        Self {
+        Self(Arc::new(NamedMiddleware {
             name: name.into(),
             settings: format!("{settings:?}").into(),
-            middleware: Arc::new(ErasedMiddleware::new(middleware)),
-        }
+            middleware: ErasedMiddleware::new(middleware),
+        }))
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// Whether both are clones of one layer.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.middleware, &other.middleware)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// As [`Middleware::changes_only_fields`].
     pub fn changes_only_fields(&self) -> bool {
-        self.middleware.changes_only_fields()
+        self.0.middleware.changes_only_fields()
     }
 
     /// Passes a request through it.
     pub fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        self.middleware.call(request, next)
+        self.0.middleware.call(request, next)
     }
 }
 
 impl fmt::Debug for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layer")
-            .field("name", &self.name)
-            .field("settings", &self.settings)
+            .field("name", &self.0.name)
+            .field("settings", &self.0.settings)
             .finish_non_exhaustive()
     }
 }

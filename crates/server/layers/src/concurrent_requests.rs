@@ -131,7 +131,7 @@ impl ConcurrentRequests {
         client: Option<IpAddr>,
     ) -> Response {
         self.limit.refuse(client);
-        let mut response = rendering.respond(self.limit.error(self.status, RETRY_AFTER));
+        let mut response = self.limit.refusal(self.status, RETRY_AFTER, rendering);
         self.fields
             .write(response.headers_mut(), partition, 0, None);
         response

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use apus_access::{Bans, LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates, Rate};
-use apus_handler::Error;
+use apus_handler::{Error, ErrorTemplate, Rendering};
 use apus_http::response_head::decimal;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Headers, Request, StatusCode, header};
+use apus_http::{Headers, Request, Response, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -35,6 +35,8 @@ pub struct LimitHandle {
     pub(crate) is_dry_run: bool,
     ban: Option<LimitBan>,
     state: Arc<OnceLock<Arc<LimitState>>>,
+    /// The error of a refusal, made at the first one.
+    refusal: Arc<OnceLock<ErrorTemplate>>,
 }
 
 /// The ban of clients that a limit refuses too often.
@@ -65,6 +67,7 @@ impl LimitHandle {
             is_dry_run: false,
             ban: None,
             state: Arc::default(),
+            refusal: Arc::default(),
         }
     }
 
@@ -73,6 +76,7 @@ impl LimitHandle {
         let is_plain = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
         let plain: String = name.chars().filter(|byte| is_plain(*byte)).collect();
         self.name = plain.into();
+        self.refusal = Arc::default();
     }
 
     /// Bans a client after so many refusals, at least one.
@@ -196,12 +200,37 @@ impl LimitHandle {
 
     /// The error of a refusal.
     pub(crate) fn error(&self, status: StatusCode, wait: Duration) -> Error {
-        let detail = "there were too many requests; please wait a moment";
-        Error::new(status, detail)
-            .kind(QUOTA_EXCEEDED)
-            .title(QUOTA_EXCEEDED_TITLE)
-            .with("violated-policies", [&*self.name])
-            .header(header::RETRY_AFTER, seconds(wait).max(1).into())
+        let error = self.refusal_error(status);
+        error.header(header::RETRY_AFTER, retry_after(wait).into())
+    }
+
+    /// The response of a refusal, without the fields of the quota.
+    pub(crate) fn refusal(
+        &self,
+        status: StatusCode,
+        wait: Duration,
+        rendering: &Rendering,
+    ) -> Response {
+        let mut response = rendering.respond(self.refusal_error(status));
+        let headers = response.headers_mut();
+        // The function of an application for errors may have set it.
+        if !headers.contains("retry-after") {
+            headers.push_with(b"retry-after", 4, |line| decimal(retry_after(wait), line));
+        }
+        response
+    }
+
+    fn refusal_error(&self, status: StatusCode) -> Error {
+        let template = self.refusal.get_or_init(|| {
+            let detail = "there were too many requests; please wait a moment";
+            ErrorTemplate::new(
+                Error::new(status, detail)
+                    .kind(QUOTA_EXCEEDED)
+                    .title(QUOTA_EXCEEDED_TITLE)
+                    .with("violated-policies", [&*self.name]),
+            )
+        });
+        template.error().status(status)
     }
 
     /// The partition of a key for the fields (parameter `pk`). The address of a client is none, as the client knows it, and others
@@ -217,11 +246,14 @@ pub(crate) struct Partition(Option<u64>);
 
 /// The fields of a policy: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10 sections 3 and 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PolicyFields {
+pub(crate) struct PolicyFields(Arc<PolicyText>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct PolicyText {
     /// The policy without a partition.
-    policy: Arc<str>,
+    policy: Box<str>,
     /// What stands before the number of `r`.
-    state: Arc<str>,
+    state: Box<str>,
 }
 
 impl PolicyFields {
@@ -236,18 +268,20 @@ impl PolicyFields {
             None => format!("\"{name}\";q={quota};w={window}"),
             Some(unit) => format!("\"{name}\";q={quota};qu=\"{unit}\";w={window}"),
         };
-        Self {
-            policy: policy.into(),
-            state: format!("\"{name}\";r=").into(),
-        }
+        Self::new(name, policy)
     }
 
     /// Of so many requests at once.
     pub(crate) fn concurrent(name: &Arc<str>, quota: u32) -> Self {
-        Self {
-            policy: format!("\"{name}\";q={quota};qu=\"concurrent-requests\"").into(),
+        let policy = format!("\"{name}\";q={quota};qu=\"concurrent-requests\"");
+        Self::new(name, policy)
+    }
+
+    fn new(name: &str, policy: String) -> Self {
+        Self(Arc::new(PolicyText {
+            policy: policy.into(),
             state: format!("\"{name}\";r=").into(),
-        }
+        }))
     }
 
     /// Writes both fields: what is left, and when all is there again.
@@ -258,6 +292,7 @@ impl PolicyFields {
         left: u64,
         reset: Option<Duration>,
     ) {
+        let PolicyText { policy, state } = &*self.0;
         // A key of 8 bytes has 12 characters.
         let mut key = String::new();
         if let Some(number) = partition.0 {
@@ -265,25 +300,23 @@ impl PolicyFields {
             STANDARD.encode_string(number.to_le_bytes(), &mut key);
             key.push(':');
         }
-        // Each response has these fields: with `write!` they were a fifth of the instructions of a limit.
-        let mut line = Vec::with_capacity(self.policy.len().saturating_add(64));
-        line.extend_from_slice(self.state.as_bytes());
-        decimal(left, &mut line);
-        if let Some(reset) = reset {
-            line.extend_from_slice(b";t=");
-            decimal(seconds(reset), &mut line);
-        }
-        line.extend_from_slice(key.as_bytes());
-        // These characters are always valid in field values.
-        headers.push(b"ratelimit", &line);
-        if key.is_empty() {
-            headers.push(b"ratelimit-policy", self.policy.as_bytes());
-        } else {
-            line.clear();
-            line.extend_from_slice(self.policy.as_bytes());
+        // These characters are always valid in field values. Each response has these fields: with `write!` they were a fifth of the
+        // instructions of a limit.
+        let length = state.len().saturating_add(key.len()).saturating_add(24);
+        headers.push_with(b"ratelimit", length, |line| {
+            line.extend_from_slice(state.as_bytes());
+            decimal(left, line);
+            if let Some(reset) = reset {
+                line.extend_from_slice(b";t=");
+                decimal(seconds(reset), line);
+            }
             line.extend_from_slice(key.as_bytes());
-            headers.push(b"ratelimit-policy", &line);
-        }
+        });
+        let length = policy.len().saturating_add(key.len());
+        headers.push_with(b"ratelimit-policy", length, |line| {
+            line.extend_from_slice(policy.as_bytes());
+            line.extend_from_slice(key.as_bytes());
+        });
     }
 }
 
@@ -306,6 +339,11 @@ pub(crate) async fn sleep(time: Duration) {
     }
 }
 
+/// The seconds of `Retry-After`: at least one.
+fn retry_after(wait: Duration) -> u64 {
+    seconds(wait).max(1)
+}
+
 /// Whole seconds, rounded up.
 pub(crate) fn seconds(duration: Duration) -> u64 {
     duration
@@ -315,7 +353,6 @@ pub(crate) fn seconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use apus_handler::Rendering;
     use apus_handler::rendering::ErrorRules;
 
     use super::*;

@@ -269,7 +269,7 @@ impl RateLimit {
     }
 
     fn refusal(&self, wait: Duration, quota: &RateQuota, about: &Refused<'_>) -> Response {
-        let mut response = about.rendering.respond(self.limit.error(self.status, wait));
+        let mut response = self.limit.refusal(self.status, wait, about.rendering);
         // The whole burst is there after the time until a request may come, and the time of the others.
         let rate = &quota.rate;
         let reset = wait

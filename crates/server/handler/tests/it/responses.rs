@@ -3,7 +3,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use apus_handler::{Error, Html, IntoResponse, Json, OrNotFound, Redirect, Streaming};
+use apus_handler::{
+    Error, ErrorFormat, ErrorTemplate, Html, IntoResponse, Json, OrNotFound, Redirect, Streaming,
+};
 use apus_http::{Headers, Response, ServiceFactory, StatusCode};
 use apus_testkit::{LocalClient, get};
 use bytes::Bytes;
@@ -32,6 +34,46 @@ fn errors_have_the_names_of_their_statuses() {
     assert_eq!((error.status_code().as_u16(), error.detail()), (404, None));
     let error = None::<u8>.or_not_found("no user").unwrap_err();
     assert_eq!(error.detail(), Some("no user"));
+}
+
+#[test]
+fn the_errors_of_a_template_are_as_if_each_was_made_by_itself() {
+    let made = || {
+        Error::too_many_requests("wait")
+            .kind("https://example.com/limit")
+            .title("Too much")
+            .with("policies", ["a"])
+    };
+    let template = ErrorTemplate::new(made());
+    type Change = fn(Error) -> Error;
+    let changes: [Change; 4] = [
+        |error| error,
+        |error| error.status(StatusCode::SERVICE_UNAVAILABLE),
+        |error| error.with("policies", ["b"]).title("Other"),
+        |error| error.header(http::header::RETRY_AFTER, 7.into()),
+    ];
+    let formats = [ErrorFormat::Html, ErrorFormat::Json, ErrorFormat::Text];
+    // Twice, because the first error makes the bodies.
+    for format in formats.into_iter().chain(formats) {
+        for change in changes {
+            let sent = |error| {
+                let rendering = apus_handler::Rendering::for_client(Some(format));
+                let mut response = rendering.respond(change(error));
+                let body = response.take_body();
+                (
+                    response.status(),
+                    response.headers().clone(),
+                    format!("{body:?}"),
+                )
+            };
+            assert_eq!(sent(template.error()), sent(made()));
+        }
+    }
+    assert_eq!(template.error().detail(), Some("wait"));
+    assert_eq!(
+        template.error().member("policies"),
+        made().member("policies")
+    );
 }
 
 #[test]

@@ -56,10 +56,7 @@ impl SiteState {
             }
             new.into()
         };
-        route
-            .passed_layers
-            .borrow_mut()
-            .extend(layers.iter().cloned());
+        route.passed_layers.borrow_mut().push(Rc::clone(&layers));
         // If a layer responds itself, the response is one of this location.
         self.resolve_changes(&request, &captures, route);
         let target = LayeredTarget {
@@ -135,7 +132,8 @@ impl Chain for SiteState {
         let Ok(target) = target.downcast::<LayeredTarget>() else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
-        match target.layers.get(index).cloned() {
+        let layers = Rc::clone(&target.layers);
+        match layers.get(index) {
             Some(layer) => {
                 trace::note(&request, || {
                     Step::new(

@@ -35,8 +35,8 @@ pub(super) struct RequestRoute {
     pub(super) is_in_maintenance: bool,
     /// The number of locations that the request was sent to.
     visits: Cell<usize>,
-    /// The layers that the request has passed.
-    pub(super) passed_layers: RefCell<Vec<Layer>>,
+    /// The layers that the request has passed, of each location.
+    pub(super) passed_layers: RefCell<Vec<Rc<[Layer]>>>,
     /// The changes of response fields, if they depend on the request.
     pub(super) changes: RefCell<Option<Vec<FieldChange>>>,
     pub(super) compression: Cell<Option<EncodingNegotiation>>,
@@ -67,7 +67,10 @@ impl RequestRoute {
     /// Whether the request passed a layer in a location that redirected it.
     pub(super) fn has_passed(&self, layer: &Layer) -> bool {
         let passed = self.passed_layers.borrow();
-        passed.iter().any(|passed| passed.is_same(layer))
+        passed
+            .iter()
+            .flat_map(|layers| layers.iter())
+            .any(|passed| passed.is_same(layer))
     }
 
     /// Whether the response is the one of a challenge.
