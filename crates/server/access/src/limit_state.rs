@@ -150,8 +150,8 @@ impl LimitCounters {
 /// Which limit of a configuration a state belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitId {
-    /// The site.
-    pub site: String,
+    /// The site; `None` for a limit of all sites together.
+    pub site: Option<String>,
     /// The location, if the limit is one of a location.
     pub location: Option<String>,
     /// The name of the limit.
@@ -191,7 +191,7 @@ mod tests {
 
     fn id(name: &str, key: &str) -> LimitId {
         LimitId {
-            site: "site".to_owned(),
+            site: Some("site".to_owned()),
             location: None,
             name: name.to_owned(),
             key: key.to_owned(),

@@ -42,6 +42,8 @@ use apus_access_log::LogFormat;
 pub struct ServerPlan {
     /// The settings of the whole server.
     pub global: GlobalPlan,
+    /// The limits of all sites together, which are among the layers of each site.
+    pub limits: Vec<LimitHandle>,
     /// The sites, in the order of the file.
     pub sites: Vec<SitePlan>,
     /// The groups of origins of all sites.
@@ -296,12 +298,14 @@ impl ServerPlan {
         known.continue_with(sets.cloned().collect());
     }
 
-    /// The limits, with their sites, and the patterns of their locations if they are limits of a location.
-    pub fn limits(&self) -> impl Iterator<Item = (&str, Option<&str>, &LimitHandle)> {
-        self.sites.iter().flat_map(|site| {
+    /// The limits, with their sites if they are not those of all sites, and the patterns of their locations if they are limits of a location.
+    pub fn limits(&self) -> impl Iterator<Item = (Option<&str>, Option<&str>, &LimitHandle)> {
+        let of_sites = self.sites.iter().flat_map(|site| {
             let limits = site.limits.iter();
-            limits.map(|(location, limit)| (&*site.name, location.as_deref(), limit))
-        })
+            limits.map(|(location, limit)| (Some(&*site.name), location.as_deref(), limit))
+        });
+        let of_all = self.limits.iter().map(|limit| (None, None, limit));
+        of_all.chain(of_sites)
     }
 
     /// The groups to which layers send requests of their own.

@@ -140,9 +140,9 @@ impl LimitHandle {
     }
 
     /// Continues what the limit of this name counted for an earlier configuration. Without effect after the first request.
-    pub fn continue_in(&self, states: &LimitStates, site: &str, location: Option<&str>) {
+    pub fn continue_in(&self, states: &LimitStates, site: Option<&str>, location: Option<&str>) {
         let id = LimitId {
-            site: site.to_owned(),
+            site: site.map(str::to_owned),
             location: location.map(str::to_owned),
             name: self.name.to_string(),
             key: self.key.to_string(),

@@ -349,7 +349,10 @@ fn push_limits<'a>(out: &mut String, limits: impl Iterator<Item = &'a Value>) {
         let _ = write!(
             out,
             "limit {}{place} {} by {}: {} allowed",
-            text("site"),
+            match text("site") {
+                "" => "of all sites",
+                site => site,
+            },
             text("name"),
             text("key"),
             number("allowed"),

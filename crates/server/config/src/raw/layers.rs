@@ -436,8 +436,8 @@ keys! {
 }
 
 keys! {
-    /// A limit on the rate of requests, on requests at once, or on bandwidth, exact over all workers. A location has the limits of its site and its own;
-    /// one of the same name takes the place of the site's.
+    /// A limit on the rate of requests, on requests at once, or on bandwidth, exact over all workers. A location has the limits of its site and its own, and a
+    /// site those of `[global]`; one of the same name takes the place of the outer one.
     pub(crate) struct Limit {
         /// The name in the log, in `apus status` and in the fields of responses: letters, digits, `-` and `_`.
         name [required]: LimitName,
@@ -485,7 +485,7 @@ keys! {
         dry_run: bool = false,
         /// Whether it applies only to requests for which a rule names it: `limit = "name"`.
         by_rules: bool = false,
-        /// Whether it applies. A location can turn a limit of its site off by its name.
+        /// Whether it applies. A location can turn a limit of its site off by its name, and a site one of `[global]`.
         enabled: bool = true,
     }
 }

@@ -181,6 +181,8 @@ keys! {
         geo_databases: OneOrMore<FilePath> = OneOrMore::default(),
         /// Rules for all sites, which are asked before those of the site.
         rules: List<Rule> = List::default(),
+        /// Limits on the requests to all sites together. A limit of a site or a location takes the place of one with its name, or turns it off.
+        limits: List<Limit> = List::default(),
         /// Chains of rules, by name, to which the rules of `[global]` jump.
         chains: Map<Text, List<Rule>> = Map::default(),
         /// Bans of clients: by lists, by rules, and by `apus ban`.

@@ -38,7 +38,7 @@ keys! {
         /// The location of the site that serves the request, whatever the path of the request is: the `path` of that location as it is
         /// written there. It may be internal.
         location: Text,
-        /// The limit of the site that the request counts against: the `name` of one with `by_rules = true`.
+        /// The limit that the request counts against: the `name` of one with `by_rules = true`, of the place of the rule or further out.
         limit: Text,
         /// The chain whose rules are asked next. Behind them, the next rule follows.
         jump: Text,

@@ -71,6 +71,19 @@ impl LocationLayers {
         }
     }
 
+    /// The layers of the whole server, which are limits.
+    pub(super) fn of_limits(limits: Vec<ResolvedLimit>) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// All limits, as the status of a server knows them.
+    pub(super) fn handles(&self) -> impl Iterator<Item = &LimitHandle> {
+        self.limits.iter().map(|limit| &limit.handle)
+    }
+
     /// Whether a place has a key of a layer.
     pub(super) fn has_keys(own: &LocationKeys) -> bool {
         own.request_id.is_some()
@@ -90,8 +103,7 @@ impl LocationLayers {
             let mut names = own.limits.0.iter();
             names.any(|keys| keys.name.0 == limit.name())
         };
-        let limits = self.limits.iter().map(|limit| &limit.handle);
-        limits.filter(is_own)
+        self.handles().filter(is_own)
     }
 
     /// The limits of a place, with those of its site.

@@ -22,14 +22,15 @@ pub(super) struct ResolvedLimit {
     pub(super) limits_requests: bool,
 }
 
-/// The limits of the site and of a place in it. A limit of the place takes the position of a limit of the site with its name.
+/// The limits of a place and of what it is in: of a location and its site, of a site and the whole server. A limit of the place takes the
+/// position of the outer one with its name.
 pub(super) fn resolve(
     own: &[Setting<Limit>],
-    site: &[ResolvedLimit],
+    outer: &[ResolvedLimit],
     conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Vec<ResolvedLimit> {
-    let mut limits = site.to_vec();
+    let mut limits = outer.to_vec();
     for (at, keys) in own.iter().enumerate() {
         let name = &keys.name;
         let mut before = own.iter().take(at);
@@ -55,7 +56,7 @@ pub(super) fn resolve(
                 None => reader.report(Finding::warning(
                     &keys.enabled.span,
                     "the limit has no effect",
-                    "no limit of the site has this name",
+                    "no limit further out has this name",
                 )),
             }
             continue;
@@ -66,7 +67,7 @@ pub(super) fn resolve(
             limit,
         ) {
             (_, None) => {}
-            (Some(of_site), Some(limit)) => *of_site = limit,
+            (Some(outer), Some(limit)) => *outer = limit,
             (None, Some(limit)) => limits.push(limit),
         }
     }

@@ -51,6 +51,7 @@ use super::value::{Switch, Text};
 use acme::AcmeDefaults;
 use apus_access_log::LogFormat;
 use conditions::Conditions;
+use layers::LocationLayers;
 pub use php::default_pool_folder;
 use rules::RulePlace;
 use upstream::SiteUpstreams;
@@ -80,11 +81,15 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         acme: AcmeDefaults::new(&raw_global, global_place.as_ref(), reader),
         conditions: Conditions::resolve(&raw_global, reader),
         rules: None,
+        layers: LocationLayers::default(),
     };
+    let limits = limits::resolve(&raw_global.limits.0, &[], &defaults.conditions, reader);
+    defaults.layers = LocationLayers::of_limits(limits);
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw_global.chains.value,
-        site: None,
+        locations: None,
+        limits: defaults.layers.limits().to_vec(),
     };
     defaults.rules = place.resolve("global", &raw_global.rules.value, reader);
     let cache = match &raw_global.cache {
@@ -147,6 +152,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     check_names(&sites, reader);
     let mut plan = ServerPlan {
         global,
+        limits: defaults.layers.handles().cloned().collect(),
         sites: sites.into_iter().map(|(site, _)| site).collect(),
         upstreams,
         warnings: Diagnostics::default(),
@@ -178,6 +184,8 @@ struct GlobalDefaults {
     conditions: Conditions,
     /// The rules for all sites.
     rules: Option<Rules>,
+    /// The layers that sites inherit: the limits of all sites together.
+    layers: LocationLayers,
 }
 
 fn global(
@@ -438,7 +446,8 @@ fn site(
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw.chains,
-        site: Some(resolver.named_by_rules(false)),
+        locations: Some(&raw.locations.0),
+        limits: resolver.limits_for_rules(false),
     };
     let own = place.resolve(&name, &raw.rules, reader);
     let limits = resolver.into_limits();

@@ -39,13 +39,9 @@ pub(super) struct RulePlace<'a> {
     pub(super) conditions: &'a Conditions,
     /// The chains that they may jump to.
     pub(super) chains: &'a Map<Text, List<keys::Rule>>,
-    /// What they may name of their site; rules of the whole server have none.
-    pub(super) site: Option<NamedByRules<'a>>,
-}
-
-/// What rules may name of their site.
-pub(super) struct NamedByRules<'a> {
-    pub(super) locations: &'a [Setting<Location>],
+    /// The locations of their site, which they may name; rules of the whole server have none.
+    pub(super) locations: Option<&'a [Setting<Location>]>,
+    /// The limits that they may name.
     pub(super) limits: Vec<ResolvedLimit>,
 }
 
@@ -209,12 +205,17 @@ impl RulePlace<'_> {
 
     /// The location that serves the request.
     fn location(&self, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<RuleAction> {
-        let Some(site) = &self.site else {
-            return report_global("location", name, reader);
+        let Some(locations) = self.locations else {
+            reader.report(Finding::error(
+                &name.span,
+                "`location` is for rules of a site or a location",
+                "this rule is for all sites",
+            ));
+            return None;
         };
         let path = |location: &Setting<Location>| location.path.value.0.to_string();
-        let Some(location) = site.locations.iter().find(|other| path(other) == *name.0) else {
-            let known = site.locations.iter().map(path).collect();
+        let Some(location) = locations.iter().find(|other| path(other) == *name.0) else {
+            let known = locations.iter().map(path).collect();
             return report_unknown(("location", "path"), name, known, reader);
         };
         if let Some(alias) = &location.alias {
@@ -234,12 +235,9 @@ impl RulePlace<'_> {
 
     /// The limit that the request counts against.
     fn limit(&self, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<RuleAction> {
-        let Some(site) = &self.site else {
-            return report_global("limit", name, reader);
-        };
-        let mut limits = site.limits.iter();
+        let mut limits = self.limits.iter();
         let Some(limit) = limits.find(|limit| limit.handle.name() == name.0) else {
-            let known = site.limits.iter();
+            let known = self.limits.iter();
             let known = known.filter(|limit| limit.by_rules.is_some());
             let known = known.map(|limit| limit.handle.name().to_owned()).collect();
             return report_unknown(("limit", "name"), name, known, reader);
@@ -248,7 +246,7 @@ impl RulePlace<'_> {
             reader.report(
                 Finding::error(
                     &name.span,
-                    "the limit applies to all requests of the site",
+                    "the limit applies to all requests",
                     "expected one with `by_rules = true`",
                 )
                 .help("write by_rules = true in the limit"),
@@ -280,17 +278,7 @@ impl RulePlace<'_> {
     }
 }
 
-/// Reports a key that names something of a site, in a rule of the whole server.
-fn report_global<T>(key: &str, name: &Setting<Text>, reader: &mut ConfigReader<'_>) -> Option<T> {
-    reader.report(Finding::error(
-        &name.span,
-        format!("`{key}` is for rules of a site or a location"),
-        "this rule is for all sites",
-    ));
-    None
-}
-
-/// Reports a name that nothing in the site has.
+/// Reports a name that nothing here has.
 fn report_unknown<T>(
     (what, key): (&str, &str),
     name: &Setting<Text>,
@@ -298,7 +286,7 @@ fn report_unknown<T>(
     reader: &mut ConfigReader<'_>,
 ) -> Option<T> {
     let expected = if known.is_empty() {
-        format!("expected the `{key}` of a {what} of this site, which has none")
+        format!("expected the `{key}` of a {what}, and there is none")
     } else {
         format!("expected one of {}", known.join(", "))
     };

@@ -715,7 +715,15 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nrules = [{ limit = \"a\" }]\nlimits = [{ name = \"a\", rate = \"1/s\" }]\n",
-        "4:20 the limit applies to all requests of the site",
+        "4:20 the limit applies to all requests",
+    ),
+    (
+        "[global]\nrules = [{ limit = \"a\" }]\nSITE\nlimits = [{ name = \"a\", rate = \"1/s\", by_rules = true }]\n",
+        "2:20 there is no limit `a`; expected the `name` of a limit, and there is none",
+    ),
+    (
+        "[global]\nlimits = [{ name = \"a\", rate = \"1/s\" }, { name = \"a\", rate = \"1/m\" }]\nSITE\n",
+        "2:50 two limits have the name `a`",
     ),
     (
         "SITE\nrules = [{ location = \"/b/\" }]\nlocations = [{ path = \"/a/\" }]\n",

@@ -12,9 +12,10 @@ use apus_sites::{ErrorPage, LocationSettings, Preset, RewriteFlag, RewriteRule};
 
 use super::access::AccessKeys;
 use super::layers::LocationLayers;
+use super::limits::ResolvedLimit;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
-use super::rules::{NamedByRules, RulePlace};
+use super::rules::RulePlace;
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
@@ -73,15 +74,12 @@ impl<'a> SiteResolver<'a> {
         }
     }
 
-    /// What rules may name: of the site, or with the limits of the location that was resolved last.
-    pub(super) fn named_by_rules(&self, of_location: bool) -> NamedByRules<'_> {
+    /// The limits that rules may name: of the site, or with those of the location that was resolved last.
+    pub(super) fn limits_for_rules(&self, of_location: bool) -> Vec<ResolvedLimit> {
         let of_site = self.layers.get();
         let of_location = self.own_layers.borrow_mut().take().filter(|_| of_location);
         let layers = of_location.as_ref().or(of_site);
-        NamedByRules {
-            locations: &self.site.locations.0,
-            limits: layers.map_or_else(Vec::new, |layers| layers.limits().to_vec()),
-        }
+        layers.map_or_else(Vec::new, |layers| layers.limits().to_vec())
     }
 
     /// The limits of the site and its locations, after [`Self::resolve`].
@@ -421,7 +419,8 @@ impl<'a> SiteResolver<'a> {
         let place = RulePlace {
             conditions: &self.defaults.conditions,
             chains: &self.site.chains,
-            site: Some(self.named_by_rules(true)),
+            locations: Some(&self.site.locations.0),
+            limits: self.limits_for_rules(true),
         };
         let title = format!("{} {}", self.name, location.path.value.0);
         let rules = place.resolve(&title, &location.rules, reader);
@@ -546,8 +545,7 @@ impl SiteResolver<'_> {
         };
         let (layers, settings) = match self.layers.get() {
             None => {
-                let none = LocationLayers::default();
-                let layers = LocationLayers::resolve(keys, &none, reader);
+                let layers = LocationLayers::resolve(keys, &self.defaults.layers, reader);
                 (self.layers.get_or_init(|| layers).clone(), settings)
             }
             Some(site) if LocationLayers::has_keys(own) => (

@@ -73,7 +73,7 @@ pub(super) fn file(place: &str, rule: &str) -> String {
     let limit = "limits = [{ name = \"a\", rate = \"1/s\", by_rules = true }]\n";
     let site = format!("[[sites]]\nlisten = 80\nroot = \"public\"\n{limit}");
     match place {
-        "global" => format!("[global]\n{chains}rules = [{{ {rule} }}]\n{site}"),
+        "global" => format!("[global]\n{limit}{chains}rules = [{{ {rule} }}]\n{site}"),
         "sites" => {
             format!("{site}{chains}rules = [{{ {rule} }}]\nlocations = [{{ path = \"/a/\" }}]\n")
         }

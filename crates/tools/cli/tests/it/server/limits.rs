@@ -1,7 +1,7 @@
 //! Limits on rates and on requests at once, over real sockets.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::clients::certificate;
-use crate::harness::{Apus, Home, Reply, free_port, wait_until};
+use crate::harness::{self, Apus, Home, Reply, free_port, wait_until};
 
 /// A server with two workers and these lines of a site.
 fn serve(home: &Home, lines: &str) -> Apus {
@@ -389,4 +389,63 @@ fn failed_log_ins_and_bytes_are_counted_on_responses_and_the_next_request_is_ref
     });
     assert!(sent >= 3, "{sent}");
     assert_eq!(apus.get("/kilobyte").status, 429);
+}
+
+#[test]
+fn a_limit_of_the_whole_server_counts_the_sites_together_and_a_site_can_replace_it_or_turn_it_off()
+{
+    let home = Home::new();
+    let ports = [free_port(), free_port(), free_port(), free_port()];
+    let site = |name: &str, port: u16, lines: &str| {
+        format!(
+            "[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n{lines}"
+        )
+    };
+    let text = format!(
+        "[global]\nworker_threads = 2\ncontrol_socket = \"control.sock\"\n\
+         limits = [{{ name = \"pages\", rate = \"3/h\" }}, {{ name = \"some\", rate = \"1/h\", by_rules = true }}]\n\
+         rules = [{{ when = \"path == '/counted'\", limit = \"some\" }}]\n{}{}{}{}",
+        site("one", ports[0], ""),
+        site(
+            "two",
+            ports[1],
+            "locations = [{ path = \"= /free\", limits = [{ name = \"pages\", enabled = false }] }]\n"
+        ),
+        site(
+            "other",
+            ports[2],
+            "limits = [{ name = \"pages\", rate = \"1/h\" }]\n"
+        ),
+        site(
+            "free",
+            ports[3],
+            "limits = [{ name = \"pages\", enabled = false }]\n"
+        ),
+    );
+    home.write("apus.toml", text.replace('\'', "\\\""));
+    let _apus = home.serve(&["apus.toml"]);
+    let get = |site: usize, path: &str| {
+        let address = SocketAddr::from(([127, 0, 0, 1], ports[site]));
+        harness::get(address, path).status
+    };
+    assert_eq!([get(0, "/"), get(1, "/"), get(0, "/")], [200, 200, 200]);
+    assert_eq!([get(0, "/"), get(1, "/")], [429, 429]);
+    // Others are not concerned.
+    assert_eq!(get(1, "/free"), 404);
+    assert_eq!([get(2, "/"), get(2, "/")], [200, 429]);
+    assert_eq!([get(3, "/"); 5], [200; 5]);
+    // A rule of the whole server names a limit of the whole server.
+    assert_eq!([get(3, "/counted"), get(3, "/counted")], [404, 429]);
+    let counts = limits(&home);
+    let of_all: Vec<_> = counts
+        .iter()
+        .filter(|limit| limit["site"].is_null())
+        .map(|limit| (limit["name"].as_str(), limit["refused"].as_u64()))
+        .collect();
+    assert_eq!(of_all, [(Some("pages"), Some(2)), (Some("some"), Some(1))]);
+    let (status, _) = home.expect(&["status", "--socket", "control.sock"], 0);
+    assert!(
+        status.contains("limit of all sites pages by client: 3 allowed"),
+        "{status}"
+    );
 }
