@@ -10,6 +10,7 @@ use std::time::Duration;
 use apus_http::Peer;
 use apus_transport::descriptors::DescriptorPermit;
 use apus_transport::{ReadInterestSocket, StreamSocket, canonical, descriptors};
+use libc::sock_filter;
 use rustix::net::SocketFlags;
 use socket2::{SockFilter, SockRef};
 use tokio::io::Interest;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use crate::connection::{self, AcceptedSocket};
 use crate::connection_table::{ConnectionPermit, ConnectionSlot};
 use crate::listen::BoundSocket;
+use crate::syn_filter::SynFilter;
 use crate::worker::{Worker, WorkerListener};
 
 /// The pause of accept when the process has no descriptors or memory left. Clients wait in the queue of the
@@ -115,6 +117,30 @@ impl AcceptSocket {
         }
     }
 
+    /// Makes the kernel drop the segments that a program drops, or with `None` none; false if it does not. Not for a socket that
+    /// another process passed, which others may have as well.
+    fn filter(&self, program: Option<&[sock_filter]>) -> bool {
+        let Self::Tcp {
+            listener,
+            is_inherited: false,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let socket = SockRef::from(listener);
+        let attached = match program {
+            None => socket.detach_filter(),
+            Some(program) => {
+                let instructions = program
+                    .iter()
+                    .map(|sock_filter { code, jt, jf, k }| SockFilter::new(*code, *jt, *jf, *k));
+                socket.attach_filter(&instructions.collect::<Vec<_>>())
+            }
+        };
+        attached.is_ok()
+    }
+
     /// Makes the kernel ignore clients that begin to connect from now on: a connection that enters the queue
     /// between the last accept and the close of the socket would be reset. These clients try again after a
     /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port. Returns
@@ -176,6 +202,8 @@ pub(crate) async fn accept(
     finish: Rc<Notify>,
 ) {
     let mut quiet_until = 0;
+    let socket = Rc::new(socket);
+    let mut refused: Option<Rc<SynFilter>> = None;
     loop {
         let accepted = tokio::select! {
             // The end of the listener goes first: a full queue would otherwise keep it open.
@@ -186,9 +214,20 @@ pub(crate) async fn accept(
         match accepted {
             Ok(accepted) => {
                 if !descriptors::are_short() {
-                    start(&worker, &listener, accepted);
+                    if let Err(client) = start(&worker, &listener, accepted) {
+                        let filter = refused.get_or_insert_with(|| {
+                            let socket = Rc::downgrade(&socket);
+                            let attach = move |program: Option<&[sock_filter]>| {
+                                socket
+                                    .upgrade()
+                                    .is_some_and(|socket| socket.filter(program))
+                            };
+                            SynFilter::new(&worker, Box::new(attach))
+                        });
+                        filter.count(client);
+                    }
                 } else if may_stay(&worker) {
-                    start(&worker, &listener, accepted);
+                    let _ = start(&worker, &listener, accepted);
                     // The connections that were closed give their descriptors back before the next accept.
                     tokio::task::yield_now().await;
                 }
@@ -209,10 +248,12 @@ pub(crate) async fn accept(
             }
         }
     }
+    // From here on, `ignore_new_clients` has the filter of the socket.
+    drop(refused);
     // Starts to serve a connection; false if there is none.
     let serve_next = |accepted: io::Result<AcceptedSocket>| match accepted {
         Ok(accepted) => {
-            start(&worker, &listener, accepted);
+            let _ = start(&worker, &listener, accepted);
             true
         }
         Err(error) => is_of_one_connection(&error),
@@ -237,7 +278,14 @@ fn may_stay(worker: &Worker) -> bool {
 }
 
 /// Starts to serve a connection, unless a limit refuses it.
-fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedSocket) {
+///
+/// # Errors
+/// The client may not connect.
+fn start(
+    worker: &Rc<Worker>,
+    listener: &Rc<WorkerListener>,
+    accepted: AcceptedSocket,
+) -> Result<(), IpAddr> {
     let peer = accepted.peer;
     // A proxy is not one client: its clients are counted when their addresses are known.
     let proxies = listener.proxy_protocol_from();
@@ -246,12 +294,14 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     } else {
         peer.ip()
     };
-    if worker.is_refused(client) {
+    if let Some(client) = client
+        && worker.is_refused(Some(client))
+    {
         worker.counters.accepted.add(1);
-        return;
+        return Err(client);
     }
     let Some((mut slot, counted)) = admit(worker, client) else {
-        return;
+        return Ok(());
     };
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     // Boxed: the runtime moves a task several times before it stores it.
@@ -267,6 +317,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
             });
         }
     }));
+    Ok(())
 }
 
 /// Enters a connection of a client in the tables, unless a limit refuses it.

@@ -77,13 +77,15 @@ impl Worker {
         Rc::clone(&self.limits.borrow())
     }
 
+    /// Whether a client may not connect now.
+    pub(crate) fn would_refuse(&self, client: IpAddr) -> bool {
+        let filter = self.client_filter.borrow();
+        filter.as_ref().is_some_and(|filter| filter.refuses(client))
+    }
+
     /// Whether a client may not connect. Counts it, if so.
     pub(crate) fn is_refused(&self, client: Option<IpAddr>) -> bool {
-        let filter = self.client_filter.borrow();
-        let (Some(filter), Some(client)) = (&*filter, client) else {
-            return false;
-        };
-        let is_refused = filter.refuses(client);
+        let is_refused = client.is_some_and(|client| self.would_refuse(client));
         if is_refused {
             self.counters.banned.add(1);
         }

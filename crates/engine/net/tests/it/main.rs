@@ -29,6 +29,8 @@ mod persistence;
 #[cfg(test)]
 mod proxy_protocol;
 #[cfg(test)]
+mod refused_clients;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod responses;
