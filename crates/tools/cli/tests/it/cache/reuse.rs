@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{MINUTE, cached, get, numbered, requests_to};
+use super::{MINUTE, cached, configured_with, get, numbered, requests_to};
 use crate::harness::wait_until;
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{VERSIONS, curl};
@@ -34,6 +34,26 @@ fn a_fresh_response_is_fetched_once() {
         assert!(reply.field("age").parse::<u32>().is_ok(), "{version}");
     }
     assert_eq!(requests_to(&origin), 1);
+}
+
+#[test]
+fn a_rule_sends_requests_past_the_cache_and_stores_nothing_of_their_responses() {
+    let origin = numbered(|_| MINUTE.to_owned());
+    let keys = "cache = true\nrules = [{ when = 'header.x-fresh == \"1\"', cache = false }]";
+    let front = configured_with(&origin, keys).serve();
+    let fresh = "X-Fresh: 1\r\n";
+    for (target, fields, expected) in [
+        ("/", "", "answer 1"),
+        ("/", fresh, "answer 2"),
+        ("/", "", "answer 1"),
+        ("/other", fresh, "answer 1"),
+        ("/other", "", "answer 2"),
+        ("/other", "", "answer 2"),
+    ] {
+        let reply = get(&front, target, fields);
+        assert_eq!(reply.text(), expected, "{target} {fields}");
+    }
+    assert_eq!(requests_to(&origin), 4);
 }
 
 #[test]

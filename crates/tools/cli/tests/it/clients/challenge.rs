@@ -16,7 +16,7 @@ impl RunningBrowser {
         Self(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
-    fn chromium(profile: &Path, url: &str) -> Self {
+    fn chromium(profile: &Path, has_scripts: bool, url: &str) -> Self {
         Self::start(
             program("chromium")
                 .args(["--headless", "--no-sandbox", "--disable-gpu"])
@@ -25,14 +25,18 @@ impl RunningBrowser {
                 // Without it, the browser ends when the page has loaded.
                 .arg("--remote-debugging-port=0")
                 .arg(format!("--user-data-dir={}", profile.display()))
+                .arg(format!("--blink-settings=scriptEnabled={has_scripts}"))
                 .arg(url),
         )
     }
 
-    fn firefox(profile: &Path, url: &str) -> Self {
+    fn firefox(profile: &Path, has_scripts: bool, url: &str) -> Self {
         fs::create_dir_all(profile).unwrap();
-        let settings = "user_pref(\"datareporting.policy.dataSubmissionEnabled\", false);\n\
-                        user_pref(\"app.normandy.enabled\", false);\n";
+        let settings = format!(
+            "user_pref(\"datareporting.policy.dataSubmissionEnabled\", false);\n\
+             user_pref(\"app.normandy.enabled\", false);\n\
+             user_pref(\"javascript.enabled\", {has_scripts});\n"
+        );
         fs::write(profile.join("user.js"), settings).unwrap();
         Self::start(
             program("firefox-esr")
@@ -90,11 +94,11 @@ fn browsers_pass_each_level_of_a_challenge_and_curl_does_not() {
     for (name, browser) in [
         (
             "Chrome",
-            RunningBrowser::chromium(&home.path("chromium"), &url),
+            RunningBrowser::chromium(&home.path("chromium"), true, &url),
         ),
         (
             "Firefox",
-            RunningBrowser::firefox(&home.path("firefox"), &url),
+            RunningBrowser::firefox(&home.path("firefox"), true, &url),
         ),
     ] {
         let has = |status: u16, target: &str| {
@@ -168,4 +172,34 @@ fn browsers_pass_each_level_of_a_challenge_and_curl_does_not() {
     assert!(out.contains("challenge shop: level 1 "), "{out}");
     let (out, _) = home.expect(&["explain", "GET", &format!("{url}three/")], 0);
     assert!(out.contains("challenge of level 3"), "{out}");
+}
+
+#[test]
+fn browsers_without_scripts_pass_the_first_level_and_no_other() {
+    let home = Home::new();
+    sites(&home);
+    let apus = home.serve(&[]);
+    let url = apus.urls()[0].clone();
+    for name in ["Chrome", "Firefox"] {
+        let profile = home.path(name);
+        let browser = if name == "Chrome" {
+            RunningBrowser::chromium(&profile, false, &url)
+        } else {
+            RunningBrowser::firefox(&profile, false, &url)
+        };
+        let has = |begin: &str| {
+            let log = home.read("access.log");
+            log.lines()
+                .any(|line| line.starts_with(begin) && line.contains(name))
+        };
+        wait_until(&format!("{name} has passed the first level"), || {
+            has("403 / ") && has("200 / ")
+        });
+        // The page that it gets leads to one with the second level.
+        wait_until(&format!("{name} is challenged again"), || {
+            has("403 /two/?a=b&c=d ")
+        });
+        assert!(!has("200 /two/"), "{name}");
+        drop(browser);
+    }
 }

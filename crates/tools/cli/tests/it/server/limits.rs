@@ -296,6 +296,19 @@ fn requests_at_once_wait_for_a_place_and_are_refused_where_the_queue_is_full() {
     });
 }
 
+/// Receives a request whose body is `end` at its end, and responds.
+fn receive_upload(mut from: TcpStream) {
+    let mut received = Vec::new();
+    let mut part = [0; 65_536];
+    while !received.ends_with(b"end") {
+        let read = from.read(&mut part).unwrap();
+        assert!(read > 0);
+        received.extend_from_slice(part.get(..read).unwrap());
+    }
+    from.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .unwrap();
+}
+
 #[test]
 fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
     const RATE: u64 = 400_000;
@@ -313,6 +326,7 @@ fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
     let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = origin.local_addr().unwrap().port().to_string();
     home.write("site/large", vec![b'x'; 300_000]);
+    home.write("upload", [&[b'x'; 300_000][..], b"end"].concat());
     let apus = serve(&home, &lines.replace("{UPSTREAM}", &upstream));
     let least = Duration::from_millis(1000 * 200_000 / RATE - 100);
     let bench = |url: &str, protocol: &[&str]| {
@@ -326,6 +340,8 @@ fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
         format!("http://{}/large", apus.address()),
         format!("https://localhost:{port}/large"),
     );
+    let body = home.path("upload").display().to_string();
+    let cgi = format!("https://localhost:{port}/cgi/");
     thread::scope(|scope| {
         let protocols: [(&String, &[&str]); 4] = [
             (&clear, &[]),
@@ -336,19 +352,19 @@ fn a_response_has_its_bandwidth_over_each_protocol_and_a_request_its_own() {
         for (url, protocol) in protocols {
             scope.spawn(|| bench(url, protocol));
         }
-        // An upload takes longer than the time-out of requests, in which the waiting of the client does not count.
         scope.spawn(|| {
-            let (mut to, _) = origin.accept().unwrap();
-            let mut received = Vec::new();
-            let mut part = [0; 65_536];
-            while !received.ends_with(b"end") {
-                let read = to.read(&mut part).unwrap();
-                assert!(read > 0);
-                received.extend_from_slice(part.get(..read).unwrap());
-            }
-            to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                .unwrap();
+            thread::scope(|uploads| {
+                for _ in 0..3 {
+                    let (to, _) = origin.accept().unwrap();
+                    uploads.spawn(|| receive_upload(to));
+                }
+            });
         });
+        for protocol in ["--http2", "--http3"] {
+            let (bench, cgi, body) = (&bench, &cgi, &body);
+            scope.spawn(move || bench(cgi, &[protocol, "--body-file", body]));
+        }
+        // An upload takes longer than the time-out of requests, in which the waiting of the client does not count.
         let mut client = apus.connect();
         let began = Instant::now();
         let mut request = b"POST /cgi/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000003\r\nConnection: close\r\n\r\n".to_vec();

@@ -1,8 +1,10 @@
 //! Rules of `apus.toml` in a running server: what clients get, what is logged and counted, and lists in files.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Home, wait_until};
+use crate::clients::certificate;
+use crate::harness::{Home, free_port, wait_until};
 use crate::wire::Wire;
 
 const CONFIG: &str = r#"
@@ -322,5 +324,63 @@ fn rules_close_hold_choose_a_location_and_count_over_each_protocol() {
     ] {
         let (text, _) = home.expect(&["explain", "GET", &format!("http://a{path}")], 0);
         assert!(text.contains(part), "{path}: {text}");
+    }
+}
+
+#[test]
+fn rules_hold_and_refuse_requests_and_responses_over_each_protocol_with_tls() {
+    let home = Home::new();
+    certificate(&home, "site", "localhost");
+    let port = free_port();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nname = \"a\"\nlisten_tls = \"127.0.0.1:{port}\"\nroot = \"public\"\n\
+             tls = {{ cert = \"site.pem\", key = \"site.key\" }}\n\
+             access_log = {{ path = \"log\", format = \"$request_uri $server_protocol $status\" }}\n\
+             rules = [{{ when = 'path == \"/held\"', delay = \"300ms\", deny = 410 }},\n\
+             {{ when = 'path == \"/late\"', on = \"response\", delay = \"300ms\", deny = 410 }},\n\
+             {{ when = 'path == \"/closed\"', close = true }}]\n"
+        ),
+    );
+    let _apus = home.serve(&[]);
+    for (option, protocol) in [("--http1", "1.1"), ("--http2", "2.0"), ("--http3", "3.0")] {
+        let options: &[&str] = if option == "--http1" { &[] } else { &[option] };
+        let bench = |path: &str, status: &str, code: i32| {
+            let url = format!("https://localhost:{port}{path}");
+            let arguments = [
+                "bench",
+                "-n",
+                "1",
+                "-c",
+                "1",
+                "-t",
+                "1",
+                "-k",
+                "--no-probe",
+                "--status",
+                status,
+            ];
+            home.expect(&[&arguments, options, &[&url]].concat(), code);
+        };
+        for path in ["/held", "/late"] {
+            let began = Instant::now();
+            bench(path, "410", 0);
+            assert!(
+                began.elapsed() >= Duration::from_millis(300),
+                "{option} {path}"
+            );
+        }
+        bench("/", "200", 0);
+        bench("/closed", "200", 1);
+        for line in [
+            format!("/held HTTP/{protocol} 410"),
+            format!("/late HTTP/{protocol} 410"),
+            format!("/closed HTTP/{protocol} 444"),
+        ] {
+            wait_until(&line, || home.read("log").contains(&line));
+        }
     }
 }
