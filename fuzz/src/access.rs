@@ -1,6 +1,14 @@
-//! Fuzz targets of files of users and of key sets.
+//! Fuzz targets of files of users, of key sets, and of signatures of bots.
+
+use std::time::SystemTime;
 
 use apus_layers::auth::{KeySet, Users};
+use apus_layers::{BotClaim, BotProof, Bots, KnownBot};
+use apus_testkit::get;
+
+/// The key set of a bot, whose secret key is 32 bytes of 1.
+const BOT: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w"}]}"#;
 
 /// A file of users. Each line is a user, or is named with its number and without its text. What is valid stays valid when lines
 /// are read one by one.
@@ -46,4 +54,29 @@ pub fn jwks(data: &[u8]) {
         KeySet::parse(set.as_bytes()).is_ok()
     });
     assert_eq!(alone.count(), keys.len());
+}
+
+/// A signed request: the lines are `Signature-Input`, `Signature`, `Signature-Agent` and others. `KEY` stands for the thumbprint of the key
+/// of a bot, and `NOW` for the time, so that more than the syntax is looked at. Without the key nobody is the bot.
+pub fn bot_signature(data: &[u8]) {
+    let set = KeySet::parse(BOT.as_bytes()).expect("a set of one key");
+    let thumbprint = set.thumbprints().next().expect("its thumbprint").to_owned();
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970");
+    let now = now.as_secs().to_string();
+    let text = String::from_utf8_lossy(data)
+        .replace("KEY", &thumbprint)
+        .replace("NOW", &now);
+    let mut request = get("/a?b").with("host", "a.example").request();
+    let fields = ["signature-input", "signature", "signature-agent", "x"];
+    let names = fields
+        .into_iter()
+        .chain(std::iter::repeat("signature-input"));
+    for (name, line) in names.zip(text.lines()).take(16) {
+        let _ = request.headers_mut().try_append(name, line);
+    }
+    let bots = Bots::new().bot(KnownBot::new("bot").key_set(set));
+    assert!(bots.identify(&mut request).is_none(), "the keys are here");
+    if let Some(claim) = BotClaim::of(&request) {
+        assert_eq!(claim.proof, BotProof::Refuted);
+    }
 }

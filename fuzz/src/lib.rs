@@ -29,7 +29,7 @@ mod websocket;
 
 use std::process::ExitCode;
 
-pub use access::{htpasswd, jwks};
+pub use access::{bot_signature, htpasswd, jwks};
 pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
 pub use clients::forwarded;
@@ -61,6 +61,7 @@ pub type Target = fn(&[u8]);
 /// Every target with the name of its seed folder.
 pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
+    ("bot_signature", bot_signature),
     ("c_interface", c_interface),
     ("cache_fields", cache_fields),
     ("cache_record", cache_record),

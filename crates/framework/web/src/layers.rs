@@ -40,6 +40,8 @@ pub use apus_layers::{
 pub use apus_layers::{
     BandwidthLimit, ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, RateLimit,
 };
+#[cfg(feature = "bots")]
+pub use apus_layers::{BotClaim, BotProof, Bots, KnownBot};
 
 #[cfg(feature = "compress")]
 pub use apus_compress::Compression;

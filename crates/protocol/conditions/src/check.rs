@@ -32,6 +32,8 @@ pub struct Definitions {
     changing: BTreeSet<String>,
     zone: Option<TimeZone>,
     geo: Option<Arc<GeoDatabases>>,
+    /// The names of the bots that there are, if that is known.
+    bots: Option<BTreeSet<String>>,
 }
 
 impl Definitions {
@@ -76,6 +78,11 @@ impl Definitions {
     /// Sets the databases of places for conditions that are compiled from now on. Without them, facts of places are mistakes.
     pub fn set_geo_databases(&mut self, databases: Arc<GeoDatabases>) {
         self.geo = Some(databases);
+    }
+
+    /// Sets the names of all bots, so that another one in a condition is a mistake. By default any is right.
+    pub fn set_bots(&mut self, names: impl IntoIterator<Item = String>) {
+        self.bots = Some(names.into_iter().collect());
     }
 
     /// Compiles a condition whose facts have to be known at a stage.
@@ -426,6 +433,9 @@ impl Checker<'_> {
         if fact.kind() == FactKind::GeoCountry {
             self.check_countries(comparison)?;
         }
+        if matches!(fact.kind(), FactKind::Bot | FactKind::BotClaimed) {
+            self.bot_names(comparison)?;
+        }
         let question = match fact.kind().value_type() {
             ValueType::Flag => {
                 return self.mistake(
@@ -468,6 +478,36 @@ impl Checker<'_> {
             }
         }
         Some(())
+    }
+
+    /// Reports names that no bot has.
+    fn bot_names(&mut self, comparison: &ComparisonSyntax) -> Option<()> {
+        let is_of_names = matches!(
+            comparison.operator.value,
+            Operator::Equal | Operator::Unequal | Operator::In
+        );
+        let Some(bots) = self.definitions.bots.as_ref().filter(|_| is_of_names) else {
+            return Some(());
+        };
+        let wrong = comparison
+            .values
+            .iter()
+            .find_map(|value| match &value.value {
+                Value::Text(name) | Value::Word(name) if !bots.contains(name) => {
+                    Some((name, &value.place))
+                }
+                _ => None,
+            });
+        let Some((name, place)) = wrong else {
+            return Some(());
+        };
+        let known: Vec<&str> = bots.iter().map(String::as_str).collect();
+        let message = if known.is_empty() {
+            "no bots are known here".to_owned()
+        } else {
+            format!("no bot is called `{name}`, but {}", known.join(", "))
+        };
+        self.mistake(place, message)
     }
 
     fn networks(&mut self, comparison: &ComparisonSyntax) -> Option<Question> {

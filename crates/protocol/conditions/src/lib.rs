@@ -11,7 +11,7 @@
 //! - `index`: of many conditions, those that may hold.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
 //! - `geo`: countries, cities and autonomous systems of addresses.
-//! - `request_facts`: what is known of an HTTP request and its response.
+//! - `request_facts`: what is known of an HTTP request and its response. `bot`: the bot that it is from.
 //!
 //! # Decisions
 //!
@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bot;
 mod check;
 mod expression;
 mod fact;
@@ -47,6 +48,7 @@ mod share;
 mod syntax;
 mod token;
 
+pub use bot::{BotClaim, BotProof};
 pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableValues, names_in};
 pub use expression::Condition;
 pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use apus_http::fields::{CacheResult, cookies};
 use apus_http::{Headers, RemoteUser, Request, Response, TlsVersion, Version};
 
+use crate::bot::{BotClaim, BotProof};
 use crate::fact::{Fact, FactKind};
 use crate::facts::Facts;
 
@@ -84,6 +85,8 @@ impl<'a> RequestFacts<'a> {
             FactKind::ServerNameIndication => tls?.server_name.as_deref()?,
             FactKind::CertificateSubject => &certificate()?.subject,
             FactKind::CertificateSerial => &certificate()?.serial,
+            FactKind::Bot => BotClaim::verified(request)?,
+            FactKind::BotClaimed => &BotClaim::of(request)?.name,
             FactKind::User => {
                 let name = RemoteUser::of(request)?.name;
                 return Some(Cow::Owned(name.as_bytes().to_vec()));
@@ -156,6 +159,9 @@ impl Facts for RequestFacts<'_> {
     fn flag(&self, fact: &Fact) -> bool {
         match fact.kind() {
             FactKind::IsTls => self.request.is_secure(),
+            FactKind::BotFalse => {
+                BotClaim::of(self.request).is_some_and(|claim| claim.proof == BotProof::Refuted)
+            }
             FactKind::Tag => Tags::has(self.request, fact.name().unwrap_or_default()),
             _ => false,
         }

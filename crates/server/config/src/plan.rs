@@ -14,8 +14,8 @@ use apus_compress::Compression;
 use apus_conditions::GeoDatabases;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
-use apus_layers::LimitHandle;
 use apus_layers::auth::RemoteKeySet;
+use apus_layers::{Bots, LimitHandle};
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
@@ -91,6 +91,8 @@ pub struct GlobalPlan {
     pub geo_databases: Arc<GeoDatabases>,
     /// Bans of clients.
     pub bans: BanPlan,
+    /// Bots that prove who they are.
+    pub bots: BotPlan,
     /// The folder of what the server remembers over restarts; `None`: the default.
     pub state_folder: Option<PathBuf>,
     /// The file of the secrets of TLS connections.
@@ -110,6 +112,17 @@ pub struct BanPlan {
     pub forget_after: Duration,
     /// The most bans, without those of the files.
     pub most: usize,
+}
+
+/// Bots that prove who they are.
+#[derive(Clone, Debug, Default)]
+pub struct BotPlan {
+    /// The bots.
+    pub bots: Bots,
+    /// The groups from which their keys are fetched.
+    pub origin_handles: Vec<OriginHandle>,
+    /// The sets of keys that are fetched, with their URLs.
+    pub key_sets: Vec<(String, RemoteKeySet)>,
 }
 
 /// The store of cached responses.
@@ -295,6 +308,7 @@ impl ServerPlan {
     /// Continues with the keys that were fetched for an earlier configuration.
     pub fn continue_key_sets(&self, known: &mut FetchedKeySets) {
         let sets = self.sites.iter().flat_map(|site| &site.key_sets);
+        let sets = sets.chain(&self.global.bots.key_sets);
         known.continue_with(sets.cloned().collect());
     }
 
@@ -310,7 +324,8 @@ impl ServerPlan {
 
     /// The groups to which layers send requests of their own.
     pub fn origin_handles(&self) -> impl Iterator<Item = &OriginHandle> {
-        self.sites.iter().flat_map(|site| &site.origin_handles)
+        let of_sites = self.sites.iter().flat_map(|site| &site.origin_handles);
+        of_sites.chain(&self.global.bots.origin_handles)
     }
 
     /// The pools of resident PHP workers.

@@ -3,7 +3,7 @@
 //! # The layers
 //!
 //! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `bandwidth_limit` (by `paced_body`), `timeout`, `request_id`, `log`,
-//! `maintenance`, `challenge`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
+//! `maintenance`, `challenge`, `bots`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
 //! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT and the keys of issuers (`key_set`, `remote_key_set`), forward
 //! authentication (`forward`, `forward_cache`), signed URLs, and the secret of an application (`key`).
@@ -30,6 +30,8 @@
 //! - **A key of an issuer is for the algorithms of its own type** (`auth::key_set`), whatever the token says.
 //! - **Passwords are verified on separate threads**, with places for clients and for all together
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
+//! - **A bot is asked for no nonce** (`bots`): a signature is for an authority and a time, and the draft lets bots use one for many requests. To remember
+//!   all of a day would need a bound, and past it either bots would be refused or nothing would be gained.
 //! - **A challenge has no state of clients** (`challenge`): what a browser has to do and what it has passed are signed texts in its cookies. Only the tickets
 //!   that were used in the last two minutes are remembered, in a table of a fixed size. The page is the response to the request itself, and reloads itself:
 //!   there is no other path that it would have to keep the URL for, and a reload sends the body of a POST again.
@@ -48,6 +50,8 @@ mod any_of;
 pub mod auth;
 #[cfg(feature = "rate-limit")]
 mod bandwidth_limit;
+#[cfg(feature = "bots")]
+mod bots;
 mod catch_panic;
 mod challenge;
 mod client_certificate;
@@ -80,8 +84,12 @@ mod timeout;
 
 pub use access::{AccessCheck, AccessDecision, AccessGrant};
 pub use any_of::AnyOf;
+#[cfg(feature = "bots")]
+pub use apus_conditions::{BotClaim, BotProof};
 #[cfg(feature = "rate-limit")]
 pub use bandwidth_limit::BandwidthLimit;
+#[cfg(feature = "bots")]
+pub use bots::{BotWait, Bots, KnownBot};
 pub use catch_panic::CatchPanic;
 pub use challenge::{
     BrowserChallenge, ChallengeCounts, ChallengeDecision, ChallengeDemand, ChallengeKey,

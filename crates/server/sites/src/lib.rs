@@ -16,6 +16,8 @@
 //! 6. `serve::complete` adds the fields of the site (`fields`), such as HSTS, and replaces the body of an error by its
 //!    error page.
 //!
+//! `bot_sites` finds out before all this which bot a request is from.
+//!
 //! `preset` has the presets (for PHP applications: `preset::php`). `observe` tells the access log of the end of a
 //! response.
 //!
@@ -40,6 +42,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "bots")]
+mod bot_sites;
 mod fields;
 mod location;
 mod observe;
@@ -96,6 +100,8 @@ pub struct Sites {
     names: Arc<ServerNames>,
     trusted_proxies: Arc<TrustedProxies>,
     bans: Option<Arc<Bans>>,
+    #[cfg(feature = "bots")]
+    bots: Option<apus_layers::Bots>,
     fallback: Option<usize>,
     /// Equal for clones, and unique otherwise: listeners that share their sites share the services
     /// of a worker too.
@@ -116,6 +122,8 @@ impl Sites {
             names: Arc::default(),
             trusted_proxies: Arc::default(),
             bans: None,
+            #[cfg(feature = "bots")]
+            bots: None,
             fallback: None,
             identity: fresh_identity(),
         }
@@ -209,7 +217,7 @@ impl ServiceFactory for Sites {
             known.and_then(|(_, service)| service.upgrade())
         });
         if let Some(service) = live {
-            return service;
+            return self.behind_bots(service);
         }
         let service = Rc::new(SitesService {
             trusted_proxies: Arc::clone(&self.trusted_proxies),
@@ -223,7 +231,7 @@ impl ServiceFactory for Sites {
             fallback: self.fallback.unwrap_or(0),
         });
         LIVE.with_borrow_mut(|live| live.push((self.identity, Rc::downgrade(&service))));
-        service
+        self.behind_bots(service)
     }
 
     fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -232,6 +240,13 @@ impl ServiceFactory for Sites {
 
     fn routes(&self) -> Vec<RouteInfo> {
         self.sites.iter().flat_map(|site| site.routes()).collect()
+    }
+}
+
+#[cfg(not(feature = "bots"))]
+impl Sites {
+    fn behind_bots(&self, sites: Rc<SitesService>) -> Rc<dyn Service> {
+        sites
     }
 }
 
@@ -260,14 +275,31 @@ struct SitesService {
 
 impl Service for SitesService {
     fn call(&self, mut request: Request) -> ResponseFuture {
-        self.trusted_proxies.establish(&mut request);
+        match self.admit(&mut request) {
+            Some(refusal) => refusal.into(),
+            None => self.select(request),
+        }
+    }
+}
+
+impl SitesService {
+    /// Establishes the client; the response to one that is banned.
+    #[inline]
+    fn admit(&self, request: &mut Request) -> Option<Response> {
+        self.trusted_proxies.establish(request);
         // A client behind a proxy, or one that was banned after it connected.
         if let Some(bans) = &self.bans
             && bans.has_any()
             && request.client().ip.is_some_and(|ip| bans.is_banned(ip))
         {
-            return refuse_banned(&request, bans).into();
+            return Some(refuse_banned(request, bans));
         }
+        None
+    }
+
+    /// Passes a request to its site.
+    #[inline]
+    fn select(&self, request: Request) -> ResponseFuture {
         if let [only] = &*self.sites
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use apus_conditions::BotClaim;
 use apus_http::{RemoteUser, Request, Version};
 
 /// A variable of a request: `$host`, `$http_NAME`.
@@ -26,6 +27,7 @@ enum KnownVariable {
     RemoteAddr,
     RemotePort,
     RemoteUser,
+    Bot,
     Connection,
     RequestId,
     SslProtocol,
@@ -112,6 +114,11 @@ const VARIABLES: &[(VariableDescription, KnownVariable)] = {
             "the user whom `basic_auth`, `jwt` (`sub`) or `forward_auth` authenticated, or the subject of the verified client certificate; \
              a name that was not checked is none",
             V::RemoteUser,
+        ),
+        described(
+            "bot",
+            "the name of the bot that has proven to send the request (`[[global.bots]]`)",
+            V::Bot,
         ),
         described("connection", "the number of the connection", V::Connection),
         described(
@@ -240,6 +247,7 @@ impl RequestVariable {
                 let user = RemoteUser::of(request);
                 text(user.as_ref().map(|user| &*user.name), out);
             }
+            V::Bot => text(BotClaim::verified(request), out),
             V::Connection => out.number(connection.id),
             V::RequestId => out.uri(format_args!("{}", request.id())),
             V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),

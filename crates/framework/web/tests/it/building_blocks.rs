@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use apus::auth::jsonwebtoken::{Algorithm, EncodingKey, encode};
-use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, SignedUrls, Users};
+use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, KeySet, SignedUrls, Users};
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
-    AnyOf, BodyLimit, BrowserChallenge, Compression, ConcurrentRequests, Cors, ForceHttps, Hsts,
-    Maintenance, NetworkAccess, RateLimit, Referers, RequestIds, RequireClientCertificate,
-    SecurityHeaders, Timeout, TrustedProxies,
+    AnyOf, BodyLimit, Bots, BrowserChallenge, Compression, ConcurrentRequests, Cors, ForceHttps,
+    Hsts, KnownBot, Maintenance, NetworkAccess, RateLimit, Referers, RequestIds,
+    RequireClientCertificate, SecurityHeaders, Timeout, TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -34,6 +34,9 @@ use apus_server::access_log::AccessLogs;
 use apus_server::assemble::{self, OriginServices, ProcessResources};
 use apus_server::config;
 use apus_upstream::Upstreams;
+use aws_lc_rs::signature::Ed25519KeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::header;
 use serde_json::{Value, json};
 
@@ -43,6 +46,25 @@ const TABLE: &str = include_str!("../../../../../docs/building-blocks.md");
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// `htpasswd -nbBC 5 ada correct`.
 const HTPASSWD: &str = "ada:$2y$05$eLhYL5P0nSfQkLb62B5u7u1s0Bm8rXDXkrzj6A/qD48Cf31VM60mW";
+
+/// The keys of a bot, whose secret key is 32 bytes of 1.
+const BOT_KEYS: &str =
+    r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w"}]}"#;
+
+/// `Signature-Input` and `Signature` of a request of that bot (RFC 9421).
+fn signed_by_bot(authority: &str) -> [String; 2] {
+    let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
+    let keys = KeySet::parse(BOT_KEYS.as_bytes()).unwrap();
+    let id = keys.thumbprints().next().unwrap();
+    let created = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let expires = created + 60;
+    let input = format!(
+        "(\"@authority\");created={created};expires={expires};keyid=\"{id}\";tag=\"web-bot-auth\""
+    );
+    let base = format!("\"@authority\": {authority}\n\"@signature-params\": {input}");
+    let signature = STANDARD.encode(key.sign(base.as_bytes()));
+    [format!("s={input}"), format!("s=:{signature}:")]
+}
 
 /// The two cells of a row.
 struct Cells {
@@ -148,6 +170,7 @@ impl Bench {
         fs::write(public.join("a.php"), "<?php").unwrap();
         fs::write(folder.path().join("htpasswd"), HTPASSWD).unwrap();
         fs::write(folder.path().join("jwt.key"), SECRET).unwrap();
+        fs::write(folder.path().join("bot.jwks"), BOT_KEYS).unwrap();
         let certificate = rcgen::generate_simple_self_signed(["example.com".to_owned()]).unwrap();
         fs::write(folder.path().join("cert.pem"), certificate.cert.pem()).unwrap();
         let key = certificate.signing_key.serialize_pem();
@@ -614,6 +637,29 @@ fn rows() -> Vec<Row> {
                 format!("{program}\n{} {language:?}", page.status())
             }
         ),
+        Row {
+            block: "bots that sign their requests",
+            around: &["headers.set = { x-bot = \"$bot\" }"],
+            rust: "Bots::new().bot(KnownBot::new(\"archive\").key_set(KeySet::parse(keys)?))",
+            service: |bench| {
+                let keys = &fs::read(bench.path("bot.jwks"))?;
+                let bots = Bots::new().bot(KnownBot::new("archive").key_set(KeySet::parse(keys)?));
+                let field = FieldChange::set("x-bot", "$bot")?;
+                let settings = LocationSettings::new().response_field(field);
+                let files = Location::files("/".parse()?, files(bench));
+                let site = Site::new("site").settings(settings).location(files);
+                Ok(Box::new(Layered::new(site).layer(bots)))
+            },
+            look: |client| {
+                ["localhost", "elsewhere.example"]
+                    .map(|authority| {
+                        let [input, signature] = signed_by_bot(authority);
+                        let request = client.get("/").header("signature-input", &input);
+                        seen(request.header("signature", &signature).send(), &["x-bot"])
+                    })
+                    .join("\n")
+            },
+        },
         Row {
             block: "client address behind proxies",
             around: &["headers.set = { x-client = \"$remote_addr\" }"],

@@ -36,6 +36,8 @@ keys! {
         load: Int<1, 10_000>,
         /// Networks (`"10.0.0.0/8"`, `"::1"`, or `"unix:"`) whose clients are not challenged.
         allow: OneOrMore<NetworkText> = OneOrMore::default(),
+        /// Whether bots of `[[global.bots]]` that have proven who they are pass without a challenge.
+        bots: bool = true,
         /// Requests that are not challenged, as `'path starts_with "/api/"'`.
         except: When,
         /// How long a client that has passed is not challenged again, in seconds.

@@ -22,7 +22,7 @@ use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{
     DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
 };
-use super::string_type::origin::{DnsServer, UpstreamName};
+use super::string_type::origin::{DnsServer, FetchUrl, GroupName, UpstreamName};
 use super::string_type::php::PhpAddress;
 use super::string_type::{
     self, FieldName, FieldValue, FileConditionText, FileMode, HeaderText, IdentityFieldName,
@@ -187,6 +187,8 @@ keys! {
         chains: Map<Text, List<Rule>> = Map::default(),
         /// Bans of clients: by lists, by rules, and by `apus ban`.
         bans: Bans,
+        /// Bots that prove who they are: the fact `bot` of conditions and limits.
+        bots: List<Bot> = List::default(),
         /// Compression.
         compress: Compress,
         /// The store of cached responses.
@@ -271,6 +273,20 @@ keys! {
         forget_after: Seconds<0, YEAR> = Seconds::new(86_400),
         /// The most bans, without those of `files`. Past it, the bans that end first give way.
         max: Int<1, 10_000_000> = Int(65_536),
+    }
+}
+
+keys! {
+    /// A bot that signs its requests (Web Bot Auth, RFC 9421) with a key of Ed25519. The signature is checked before anything else is
+    /// decided about a request.
+    pub(super) struct Bot {
+        /// The name in conditions: `bot == "openai"`.
+        name [required]: GroupName,
+        /// The URL of its keys, as `"https://chatgpt.com/.well-known/http-message-signatures-directory"`. They are fetched when the first
+        /// signed request comes, and again when they are old or a key is new. No other URLs are fetched, whatever a request names.
+        directory: FetchUrl,
+        /// A file with its keys, a JSON Web Key Set (RFC 7517), in place of `directory`.
+        keys_file: FilePath,
     }
 }
 

@@ -97,6 +97,7 @@ fn challenge(
     Some(
         challenge
             .allow(keys.allow.0.iter().map(|network| network.value.0))
+            .bots(*keys.bots)
             .lifetime(keys.lifetime.0)
             .difficulty(bits(keys.difficulty.0), bits(keys.max_difficulty.0)),
     )

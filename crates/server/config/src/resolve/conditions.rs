@@ -45,6 +45,8 @@ impl Conditions {
         }
         conditions.geo = Arc::new(geo_databases(&raw.geo_databases, reader));
         (conditions.definitions).set_geo_databases(Arc::clone(&conditions.geo));
+        let bots = raw.bots.0.iter().map(|bot| bot.name.0.clone());
+        conditions.definitions.set_bots(bots);
         for (name, raw_list) in &raw.lists.0 {
             let definitions = &mut conditions.definitions;
             match (named_list(raw_list, reader), &raw_list.value) {

@@ -115,7 +115,7 @@ fn by_file(file: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<Au
 }
 
 /// The set at a URL.
-fn remote(
+pub(super) fn remote(
     url: &Setting<FetchUrl>,
     groups: &SiteUpstreams<'_>,
     reader: &mut ConfigReader<'_>,
@@ -133,7 +133,7 @@ fn remote(
     if node.tls != Some(true) && !is_local {
         reader.report(Finding::warning(
             &url.span,
-            "the keys of tokens come in clear text",
+            "keys come in clear text",
             "whoever is between can replace them; expected https",
         ));
     }

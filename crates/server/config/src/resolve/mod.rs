@@ -4,6 +4,7 @@ mod access;
 mod acme;
 mod admission_check;
 mod bans;
+mod bots;
 mod cache;
 mod challenge;
 mod conditions;
@@ -41,8 +42,8 @@ use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
-    AccessLogPlan, BanPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan, SitePlan,
-    UpstreamPlan,
+    AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan,
+    SitePlan, UpstreamPlan,
 };
 use super::raw;
 use super::source::{Setting, SourceSpan};
@@ -101,15 +102,14 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         listen::check_control_socket(control, &file.sites.0, reader);
     }
     let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
-    let mut global = global(
-        raw_global,
-        (
-            cache.unwrap_or_default(),
-            bans,
-            Arc::clone(defaults.conditions.geo()),
-        ),
-        reader,
-    );
+    let (bots, mut upstreams) = bots::plan(&raw_global, reader);
+    let parts = GlobalParts {
+        cache: cache.unwrap_or_default(),
+        bans,
+        bots,
+        geo_databases: Arc::clone(defaults.conditions.geo()),
+    };
+    let mut global = global(raw_global, parts, reader);
     for name in request_id_fields(&file.sites.0) {
         global.trusted_proxies = global.trusted_proxies.request_id(name);
     }
@@ -130,7 +130,6 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     http3::check(&file.sites.0, reader);
     proxy_loops::check(&file.sites.0, reader);
     let names = site_names::of(&file.sites.0);
-    let mut upstreams: Vec<UpstreamPlan> = Vec::new();
     let sites: Vec<_> = file
         .sites
         .value
@@ -188,9 +187,22 @@ struct GlobalDefaults {
     layers: LocationLayers,
 }
 
+/// Parts of the settings of the whole server that are resolved before.
+struct GlobalParts {
+    cache: CacheStorePlan,
+    bans: BanPlan,
+    bots: BotPlan,
+    geo_databases: Arc<GeoDatabases>,
+}
+
 fn global(
     raw: raw::Global,
-    (cache, bans, geo_databases): (CacheStorePlan, BanPlan, Arc<GeoDatabases>),
+    GlobalParts {
+        cache,
+        bans,
+        bots,
+        geo_databases,
+    }: GlobalParts,
     reader: &mut ConfigReader<'_>,
 ) -> GlobalPlan {
     if raw.client_target_size.0 > raw.client_header_size.0 && raw.client_target_size.given {
@@ -262,6 +274,7 @@ fn global(
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
         bans,
         geo_databases,
+        bots,
         state_folder: raw.state_folder.map(|path| path.value.0),
         tls_key_log: raw.tls_key_log.map(|path| path.value.0),
     }

@@ -480,7 +480,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\njwt = { jwks_url = \"http://id.example/keys?p=1\" }\n",
-        "4:20 the keys of tokens come in clear text",
+        "4:20 keys come in clear text",
     ),
     (
         "SITE\njwt = { jwks_file = \"jwt.key\" }\n",

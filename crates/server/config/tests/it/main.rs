@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod advice;
 #[cfg(test)]
+mod bots;
+#[cfg(test)]
 mod cache;
 #[cfg(test)]
 mod documents;

@@ -1,13 +1,16 @@
-//! JSON Web Key Sets (RFC 7517): the public keys of an issuer.
+//! JSON Web Key Sets (RFC 7517): the public keys of an issuer, or of a bot.
 
 use std::fmt;
 
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 
-/// The public keys of an issuer, by which the signatures of its tokens are verified.
+/// The public keys of an issuer, by which the signatures of its tokens are verified, or of a bot, by which its requests are.
 ///
 /// A key is used only for algorithms of its own type, and for the one that it names if it names one. So nobody can choose the
 /// algorithm of a token, and no public key is ever taken for a secret. Keys for something else, of unknown types, and secrets are
@@ -22,6 +25,18 @@ struct SetKey {
     id: Option<Box<str>>,
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
+    /// The key itself, if it is of Ed25519.
+    ed25519: Option<Ed25519Key>,
+}
+
+/// A key of Ed25519 (RFC 8037), which signs messages.
+#[derive(Clone)]
+pub(crate) struct Ed25519Key {
+    thumbprint: Box<str>,
+    pub(crate) public: Box<[u8]>,
+    /// From which second on, and until which one, it is used, as key directories say.
+    not_before: Option<u64>,
+    expires: Option<u64>,
 }
 
 /// The most keys of a set.
@@ -96,6 +111,18 @@ impl KeySet {
         self.keys.is_empty()
     }
 
+    /// The key of Ed25519 with this thumbprint (RFC 7638).
+    pub(crate) fn ed25519(&self, thumbprint: &str) -> Option<&Ed25519Key> {
+        let mut keys = self.keys.iter().filter_map(|key| key.ed25519.as_ref());
+        keys.find(|key| *key.thumbprint == *thumbprint)
+    }
+
+    /// The thumbprints of its keys of Ed25519.
+    pub fn thumbprints(&self) -> impl Iterator<Item = &str> {
+        let keys = self.keys.iter().filter_map(|key| key.ed25519.as_ref());
+        keys.map(|key| &*key.thumbprint)
+    }
+
     /// Whether it has the key that a token names. A token that names none may be signed with any.
     pub(super) fn knows(&self, header: &Header) -> bool {
         self.keys.iter().any(|key| key.is_named(header))
@@ -114,6 +141,7 @@ impl KeySet {
 
 impl SetKey {
     fn read(value: serde_json::Value) -> Option<Self> {
+        let ed25519 = Ed25519Key::read(&value);
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         let common = &jwk.common;
         let is_for_signatures = match (&common.public_key_use, &common.key_operations) {
@@ -152,6 +180,7 @@ impl SetKey {
             id: common.key_id.as_deref().map(Into::into),
             key: DecodingKey::from_jwk(&jwk).ok()?,
             algorithms,
+            ed25519,
         })
     }
 
@@ -160,6 +189,44 @@ impl SetKey {
             Some(id) => self.id.as_deref() == Some(id),
             None => true,
         }
+    }
+}
+
+impl Ed25519Key {
+    fn read(value: &serde_json::Value) -> Option<Self> {
+        let text = |name| value.get(name)?.as_str();
+        if text("kty") != Some("OKP") || text("crv") != Some("Ed25519") {
+            return None;
+        }
+        let encoded = text("x")?;
+        let public = URL_SAFE_NO_PAD.decode(encoded).ok()?;
+        if public.len() != 32 {
+            return None;
+        }
+        // RFC 8037 appendix A.3. The text has no byte that JSON would escape.
+        let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{encoded}"}}"#);
+        let thumbprint = digest::digest(&digest::SHA256, members.as_bytes());
+        let second = |name| {
+            let second = value.get(name)?.as_u64()?;
+            // Some directories have milliseconds: seconds are that large after 5138.
+            Some(if second >= 100_000_000_000 {
+                second / 1000
+            } else {
+                second
+            })
+        };
+        Some(Self {
+            thumbprint: URL_SAFE_NO_PAD.encode(thumbprint).into(),
+            public: public.into(),
+            not_before: second("nbf"),
+            expires: second("exp"),
+        })
+    }
+
+    /// Whether the directory has the key for this second.
+    pub(crate) fn is_for(&self, now: u64) -> bool {
+        self.not_before.is_none_or(|from| from <= now)
+            && self.expires.is_none_or(|until| now <= until)
     }
 }
 

@@ -40,6 +40,8 @@ pub use key::Key;
 #[cfg(feature = "jwt")]
 pub use key_set::{InvalidKeySet, KeySet};
 #[cfg(feature = "jwt")]
+pub(crate) use remote_key_set::KnownKeys;
+#[cfg(feature = "jwt")]
 pub use remote_key_set::RemoteKeySet;
 pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]

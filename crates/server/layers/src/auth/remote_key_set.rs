@@ -16,7 +16,7 @@ use super::key_set::KeySet;
 
 /// The keys of an issuer at a URL. All workers share them.
 ///
-/// They are fetched when the first token comes, and again when the time of `Cache-Control: max-age` is over (a minute at least, a day
+/// They are fetched when the first token or signed request comes, and again when the time of `Cache-Control: max-age` is over (a minute at least, a day
 /// at most, an hour without the field), and for a token with an unknown key, but not within half a minute of the last attempt. When
 /// that fails, the keys of before stay in force, and the log says so.
 #[derive(Clone)]
@@ -24,6 +24,7 @@ pub struct RemoteKeySet(Arc<RemoteState>);
 
 struct RemoteState {
     origin: Box<dyn ServiceFactory>,
+    url: Box<str>,
     authority: Box<str>,
     target: Target,
     current: Mutex<CurrentKeys>,
@@ -41,7 +42,7 @@ struct CurrentKeys {
 }
 
 /// What is known about the keys.
-pub(super) enum KnownKeys {
+pub(crate) enum KnownKeys {
     /// These keys. They are fetched again meanwhile if they are old.
     Keys(Arc<KeySet>),
     /// An attempt to fetch them is under way.
@@ -60,6 +61,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_AGE: Duration = Duration::from_secs(60);
 const DEFAULT_AGE: Duration = Duration::from_secs(3600);
 const MAX_AGE: Duration = Duration::from_secs(86_400);
+/// The types of key sets.
+const ACCEPT: &str = "application/json, application/http-message-signatures-directory+json";
 /// The most bytes of a key set.
 const MAX_BYTES: usize = 1024 * 1024;
 
@@ -73,10 +76,16 @@ impl RemoteKeySet {
         let authority = absolute.authority().ok_or(InvalidTarget)?;
         Ok(Self(Arc::new(RemoteState {
             origin: Box::new(origin),
+            url: url.into(),
             authority: authority.into(),
             target: Target::parse(&Method::GET, absolute.path_and_query())?,
             current: Mutex::default(),
         })))
+    }
+
+    /// The URL of the keys.
+    pub fn url(&self) -> &str {
+        &self.0.url
     }
 
     /// Begins with the keys that another set has fetched.
@@ -96,7 +105,7 @@ impl RemoteKeySet {
     }
 
     /// The keys, or how to wait for them.
-    pub(super) fn keys(&self) -> KnownKeys {
+    pub(crate) fn keys(&self) -> KnownKeys {
         let now = apus_clock::monotonic();
         let mut current = self.lock();
         match current.keys.clone() {
@@ -114,13 +123,13 @@ impl RemoteKeySet {
     }
 
     /// Fetches the keys again, for a token with an unknown key. `None`: it is too early.
-    pub(super) fn refresh(&self) -> Option<watch::Receiver<()>> {
+    pub(crate) fn refresh(&self) -> Option<watch::Receiver<()>> {
         let mut current = self.lock();
         self.begin(&mut current, apus_clock::monotonic())
     }
 
     /// The keys that there are after an attempt.
-    pub(super) fn current(&self) -> Option<Arc<KeySet>> {
+    pub(crate) fn current(&self) -> Option<Arc<KeySet>> {
         self.lock().keys.clone()
     }
 
@@ -167,13 +176,13 @@ impl RemoteKeySet {
                     tracing::warn!(
                         authority,
                         reason,
-                        "the keys of tokens cannot be fetched again; those of before stay in force"
+                        "a set of keys cannot be fetched again; the keys of before stay in force"
                     );
                 } else {
                     tracing::error!(
                         authority,
                         reason,
-                        "the keys of tokens cannot be fetched, so that no token is accepted"
+                        "a set of keys cannot be fetched, so that no token and no bot is accepted"
                     );
                 }
             }
@@ -183,7 +192,7 @@ impl RemoteKeySet {
     async fn fetch(&self) -> Result<(KeySet, Duration), String> {
         let state = &*self.0;
         let mut headers = Headers::new();
-        for (name, value) in [("host", &*state.authority), ("accept", "application/json")] {
+        for (name, value) in [("host", &*state.authority), ("accept", ACCEPT)] {
             let added = headers.try_append(name, value);
             added.map_err(|error| error.to_string())?;
         }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_conditions::{Condition, RequestFacts};
+use apus_conditions::{BotClaim, Condition, RequestFacts};
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{Error, Rendering};
 use apus_http::fields::cookies;
@@ -66,6 +66,8 @@ struct ChallengeSettings {
     levels: [i64; 3],
     thresholds: PressureThresholds,
     allow: Arc<[Network]>,
+    /// Whether bots pass that have proven who they are.
+    bots: bool,
     except: Option<Condition>,
     lifetime: Duration,
     difficulty: u8,
@@ -121,6 +123,7 @@ impl BrowserChallenge {
                 levels: [10, 20, 30],
                 thresholds: PressureThresholds::default(),
                 allow: Arc::default(),
+                bots: true,
                 except: None,
                 lifetime: Duration::from_secs(86_400),
                 difficulty: 13,
@@ -193,6 +196,12 @@ impl BrowserChallenge {
     #[must_use]
     pub fn allow(self, networks: impl IntoIterator<Item = Network>) -> Self {
         self.changed(|settings| settings.allow = networks.into_iter().collect())
+    }
+
+    /// Whether bots pass that have proven who they are (`Bots`); they do by default.
+    #[must_use]
+    pub fn bots(self, pass: bool) -> Self {
+        self.changed(|settings| settings.bots = pass)
     }
 
     /// Lets requests pass that a condition holds for.
@@ -291,6 +300,7 @@ impl BrowserChallenge {
                 let mut networks = settings.allow.iter();
                 networks.any(|network| network.contains(&client))
             })
+            || (settings.bots && BotClaim::verified(request).is_some())
             || (settings.except.as_ref())
                 .is_some_and(|condition| condition.holds(&RequestFacts::new(request)))
     }
@@ -615,6 +625,7 @@ impl fmt::Debug for ChallengeSettings {
             .field("levels", &self.levels)
             .field("thresholds", &self.thresholds)
             .field("allow", &self.allow)
+            .field("bots", &self.bots)
             .field("except", &self.except)
             .field("lifetime", &self.lifetime)
             .field("difficulty", &(self.difficulty, self.max_difficulty))

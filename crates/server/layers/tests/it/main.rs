@@ -5,6 +5,8 @@ mod access;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]
+mod bots;
+#[cfg(test)]
 mod concurrent_requests;
 #[cfg(test)]
 mod cors;

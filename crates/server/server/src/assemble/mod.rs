@@ -266,6 +266,10 @@ fn group(
     if let Some(bans) = bans {
         group = group.bans(Arc::clone(bans));
     }
+    let bots = &plan.global.bots.bots;
+    if !bots.is_empty() {
+        group = group.bots(bots.clone());
+    }
     for position in members {
         let (Some(site), Some(plan)) = (sites.get(*position), plan.sites.get(*position)) else {
             continue;

@@ -28,7 +28,8 @@ use crate::value::Time;
 
 /// The groups that a site can send requests to.
 pub(super) struct SiteUpstreams<'a> {
-    site: &'a Setting<raw::Site>,
+    /// `None`: the whole server.
+    site: Option<&'a Setting<raw::Site>>,
     /// The prefix of their names, which makes them unique among all sites.
     site_name: String,
     named: Vec<NamedGroup>,
@@ -137,9 +138,18 @@ impl<'a> SiteUpstreams<'a> {
             });
         }
         Self {
-            site,
-            site_name: site_name.to_owned(),
+            site: Some(site),
             named,
+            ..Self::of_server(site_name)
+        }
+    }
+
+    /// The groups of URLs in `[global]`.
+    pub(super) fn of_server(name: &str) -> Self {
+        Self {
+            site: None,
+            site_name: name.to_owned(),
+            named: Vec::new(),
             unnamed: RefCell::default(),
             origin_handles: RefCell::default(),
             key_sets: RefCell::default(),
@@ -160,9 +170,11 @@ impl<'a> SiteUpstreams<'a> {
         reader: &mut ConfigReader<'_>,
     ) -> Option<GroupReference> {
         let Some(group) = self.named.iter().find(|group| group.name == name) else {
-            if !reader.has_left_out(&self.site.upstreams.span)
-                && !reader.has_wrong(&self.site.span, &["upstreams"])
-            {
+            let has_mistakes = self.site.is_some_and(|site| {
+                reader.has_left_out(&site.upstreams.span)
+                    || reader.has_wrong(&site.span, &["upstreams"])
+            });
+            if !has_mistakes {
                 let names = self.named.iter().map(|group| group.name.as_str());
                 let finding = Finding::error(
                     span,

@@ -23,6 +23,26 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "bans = { forget_after = 60 }",
     ),
     ("global.bans.max", "", "bans = { max = 10 }"),
+    (
+        "global.bots",
+        "",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
+    ),
+    (
+        "global.bots.name",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
+        "bots = [{ name = \"b\", keys_file = \"jwks.json\" }]",
+    ),
+    (
+        "global.bots.keys_file",
+        "",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
+    ),
+    (
+        "global.bots.directory",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
+        "bots = [{ name = \"a\", directory = \"https://bot.example/keys\" }]",
+    ),
     ("global.worker_connections", "", "worker_connections = 7"),
     ("global.max_connections", "", "max_connections = 7"),
     (

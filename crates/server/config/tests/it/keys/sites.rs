@@ -83,6 +83,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "challenge = { allow = [\"10.0.0.0/8\", \"unix:\"] }",
     ),
     (
+        "sites.challenge.bots",
+        "challenge = true",
+        "challenge = { bots = false }",
+    ),
+    (
         "sites.challenge.except",
         "challenge = true",
         "challenge = { except = 'path starts_with \"/api/\"' }",

@@ -3,6 +3,7 @@
 mod access;
 mod access_log;
 mod bans;
+mod bots;
 mod credentials;
 mod forward_auth;
 mod geo;
