@@ -127,7 +127,7 @@ facts! {
     ServerNameIndication "tls.sni" Host, Request, false, "The server name of the TLS handshake (RFC 6066 section 3).";
     CertificateSubject "certificate.subject" Text, Request, false, "The subject of the verified client certificate (RFC 4514).";
     CertificateSerial "certificate.serial" Text, Request, false, "The serial number of the verified client certificate, in hexadecimal digits.";
-    Bot "bot" Text, Request, false, "The name in `[global.bots]` of the bot that has proven to send the request.";
+    Bot "bot" Text, Request, false, "The name in `[[global.bots]]` of the bot that has proven to send the request.";
     BotClaimed "bot.claimed" Text, Request, false, "The name of the bot that the request says it is from, proven or not.";
     BotFalse "bot.false" Flag, Request, false, "Whether the request says that it is from a bot, and a check has shown that it is not.";
     User "user" Text, Authentication, false, "The user whom `basic_auth` or `jwt` authenticated, or the subject of the verified client certificate.";

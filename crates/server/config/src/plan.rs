@@ -310,6 +310,7 @@ impl ServerPlan {
         let sets = self.sites.iter().flat_map(|site| &site.key_sets);
         let sets = sets.chain(&self.global.bots.key_sets);
         known.continue_with(sets.cloned().collect());
+        known.continue_bots(&self.global.bots.bots);
     }
 
     /// The limits, with their sites if they are not those of all sites, and the patterns of their locations if they are limits of a location.

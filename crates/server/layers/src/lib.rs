@@ -32,6 +32,9 @@
 //!   (`auth::password`): Argon2 is meant to be expensive, and a flood of log-ins must not occupy workers.
 //! - **A bot is asked for no nonce** (`bots`): a signature is for an authority and a time, and the draft lets bots use one for many requests. To remember
 //!   all of a day would need a bound, and past it either bots would be refused or nothing would be gained.
+//! - **The names of addresses are asked of DNS by a client of its own** (`bots::address_names`), which waits for nothing on the thread of a worker, unlike the resolver of the
+//!   system. Only the addresses of requests that say they are from a bot with `hosts` are looked up; those that have such a name are remembered apart from
+//!   the others, so that false ones from many addresses push none of them out.
 //! - **A challenge has no state of clients** (`challenge`): what a browser has to do and what it has passed are signed texts in its cookies. Only the tickets
 //!   that were used in the last two minutes are remembered, in a table of a fixed size. The page is the response to the request itself, and reloads itself:
 //!   there is no other path that it would have to keep the URL for, and a reload sends the body of a POST again.
@@ -89,7 +92,7 @@ pub use apus_conditions::{BotClaim, BotProof};
 #[cfg(feature = "rate-limit")]
 pub use bandwidth_limit::BandwidthLimit;
 #[cfg(feature = "bots")]
-pub use bots::{BotWait, Bots, KnownBot};
+pub use bots::{BotWait, Bots, HostPattern, InvalidHostPattern, KnownBot};
 pub use catch_panic::CatchPanic;
 pub use challenge::{
     BrowserChallenge, ChallengeCounts, ChallengeDecision, ChallengeDemand, ChallengeKey,

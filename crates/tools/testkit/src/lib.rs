@@ -6,7 +6,7 @@
 //!
 //! `bodies`, `h2`, `quic`, `scripted`: messages without sockets, frames, packets, and a server that does what a test
 //! says. `local_client` calls a service on a runtime as a worker has it, and `socket_client` sends the bytes of a test. `log` collects what a test logs.
-//! `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `geo_database` writes a MaxMind DB. `database` starts PostgreSQL, MariaDB and Redis, `empty_database` is a
+//! `name_server` has the records of a test. `certificates`, `ports`, `process`, `udp_relay`: what tests over sockets need. `geo_database` writes a MaxMind DB. `database` starts PostgreSQL, MariaDB and Redis, `empty_database` is a
 //! new database for a test, and `object_store` starts s3rver. `wait`: tests wait for conditions, never for a time.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod geo_database;
 pub mod h2;
 mod local_client;
 mod log;
+mod name_server;
 mod object_store;
 mod ports;
 mod process;
@@ -46,6 +47,7 @@ pub use empty_database::EmptyDatabase;
 pub use geo_database::geo_database;
 pub use local_client::LocalClient;
 pub use log::{LogBuffer, logged};
+pub use name_server::TestNameServer;
 pub use object_store::ObjectStore;
 pub use ports::free_port;
 pub use process::{ReadyProcess, may_start_servers, process_folder};

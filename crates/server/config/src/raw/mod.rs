@@ -25,9 +25,9 @@ use super::string_type::acme::{
 use super::string_type::origin::{DnsServer, FetchUrl, GroupName, UpstreamName};
 use super::string_type::php::PhpAddress;
 use super::string_type::{
-    self, FieldName, FieldValue, FileConditionText, FileMode, HeaderText, IdentityFieldName,
-    ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText, SiteHost, SitePath,
-    StatusNumber, StatusSet, TimeZoneName, UriTemplate,
+    self, BotHost, FieldName, FieldValue, FileConditionText, FileMode, HeaderText,
+    IdentityFieldName, ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText,
+    SiteHost, SitePath, StatusNumber, StatusSet, TimeZoneName, UriTemplate,
 };
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
@@ -189,6 +189,8 @@ keys! {
         bans: Bans,
         /// Bots that prove who they are: the fact `bot` of conditions and limits.
         bots: List<Bot> = List::default(),
+        /// The DNS server that is asked for the names of the addresses of `bots` with `hosts`. By default those of `/etc/resolv.conf`.
+        bots_resolver: DnsServer,
         /// Compression.
         compress: Compress,
         /// The store of cached responses.
@@ -277,8 +279,8 @@ keys! {
 }
 
 keys! {
-    /// A bot that signs its requests (Web Bot Auth, RFC 9421) with a key of Ed25519. The signature is checked before anything else is
-    /// decided about a request.
+    /// A bot that signs its requests (Web Bot Auth, RFC 9421) with a key of Ed25519, or whose addresses have names of its operator. That
+    /// is checked before anything else is decided about a request.
     pub(super) struct Bot {
         /// The name in conditions: `bot == "openai"`.
         name [required]: GroupName,
@@ -287,6 +289,11 @@ keys! {
         directory: FetchUrl,
         /// A file with its keys, a JSON Web Key Set (RFC 7517), in place of `directory`.
         keys_file: FilePath,
+        /// The names of the addresses that its requests come from, as `["*.googlebot.com", "*.google.com"]`: the address has such a name by
+        /// reverse DNS, and the name has the address.
+        hosts: OneOrMore<BotHost> = OneOrMore::default(),
+        /// The text in `User-Agent` of requests whose addresses are looked up, in any case. By default the name of the bot.
+        user_agent: Text,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bots that prove who they are, and where their keys are.
+//! Bots that prove who they are, and by what.
 
 use apus_layers::auth::KeySet;
 use apus_layers::{Bots, KnownBot};
@@ -19,7 +19,8 @@ pub(super) fn plan(
     reader: &mut ConfigReader<'_>,
 ) -> (BotPlan, Vec<UpstreamPlan>) {
     let origins = SiteUpstreams::of_server("bots");
-    let mut bots = Bots::new();
+    let resolver = raw.bots_resolver.as_ref();
+    let mut bots = Bots::new().name_servers(resolver.map(|server| server.0));
     let mut known: Vec<&Setting<GroupName>> = Vec::new();
     for raw in &raw.bots.0 {
         let name = &raw.name;
@@ -36,6 +37,14 @@ pub(super) fn plan(
             bots = bots.bot(bot);
         }
     }
+    let has_hosts = raw.bots.0.iter().any(|bot| !bot.hosts.0.is_empty());
+    if let Some(server) = resolver.filter(|_| !has_hosts) {
+        let (message, help) = (
+            "no bot has `hosts`",
+            "this is for `[[global.bots]]` with `hosts`",
+        );
+        reader.report(Finding::warning(&server.span, message, help));
+    }
     let plan = BotPlan {
         bots,
         origin_handles: origins.origin_handles(),
@@ -49,18 +58,38 @@ fn bot(
     origins: &SiteUpstreams<'_>,
     reader: &mut ConfigReader<'_>,
 ) -> Option<KnownBot> {
-    let bot = KnownBot::new(&raw.name.0);
-    match (&raw.directory, &raw.keys_file) {
-        (Some(url), None) => Some(bot.remote_key_set(jwt::remote(url, origins, reader)?)),
-        (None, Some(file)) => Some(bot.key_set(keys(file, reader)?)),
-        _ if reader.has_wrong(&raw.span, &["directory", "keys_file"]) => None,
-        _ => {
-            let message = "the keys of a bot come from one place";
-            let expected = "expected either `directory` or `keys_file`";
-            reader.report(Finding::error(&raw.span, message, expected));
-            None
-        }
+    let mut bot = KnownBot::new(&raw.name.0);
+    for host in &raw.hosts.0 {
+        bot = bot.host(host.value.0.clone());
     }
+    if let Some(part) = &raw.user_agent {
+        if raw.hosts.0.is_empty() {
+            let expected = "expected `hosts`, the names of the addresses that are looked up";
+            reader.report(Finding::error(
+                &part.span,
+                "`user_agent` without `hosts`",
+                expected,
+            ));
+            return None;
+        }
+        bot = bot.user_agent(&part.0);
+    }
+    let (message, expected) = match (&raw.directory, &raw.keys_file) {
+        (Some(url), None) => return Some(bot.remote_key_set(jwt::remote(url, origins, reader)?)),
+        (None, Some(file)) => return Some(bot.key_set(keys(file, reader)?)),
+        (None, None) if !raw.hosts.0.is_empty() => return Some(bot),
+        _ if reader.has_wrong(&raw.span, &["directory", "keys_file", "hosts"]) => return None,
+        (None, None) => (
+            "nothing proves that a request is from this bot",
+            "expected `directory`, `keys_file` or `hosts`",
+        ),
+        (Some(_), Some(_)) => (
+            "the keys of a bot come from one place",
+            "expected either `directory` or `keys_file`",
+        ),
+    };
+    reader.report(Finding::error(&raw.span, message, expected));
+    None
 }
 
 /// The keys of a file.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use apus_http::is_identity_field;
+use apus_layers::HostPattern;
 use apus_net::ListenAddress;
 use apus_patterns::Glob;
 use apus_sites::{FileCondition, LocationPattern, ServerName};
@@ -39,6 +40,18 @@ pub(super) fn one_line(message: &str) -> String {
     match lines.last() {
         Some(last) => format!("{} {}", first.trim_end(), last.trim_start()),
         None => first.to_owned(),
+    }
+}
+
+/// The names of the hosts of a bot.
+#[derive(Clone, Debug)]
+pub(super) struct BotHost(pub(super) HostPattern);
+
+impl StringType for BotHost {
+    const EXPECTED: &'static str = "a name of hosts as \"*.example.com\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        text.parse().map(Self).map_err(|_| ValueError::Unexpected)
     }
 }
 

@@ -31,7 +31,19 @@ fn mistakes_of_bots_are_told_with_their_places() {
     for (lines, expected) in [
         (
             "[[global.bots]]\nname = \"a\"\n",
-            "the keys of a bot come from one place",
+            "nothing proves that a request is from this bot",
+        ),
+        (
+            "[[global.bots]]\nname = \"a\"\nhosts = \"com\"\n",
+            "`com` is not a name of hosts",
+        ),
+        (
+            "[[global.bots]]\nname = \"a\"\nkeys_file = \"jwks.json\"\nuser_agent = \"b\"\n",
+            "`user_agent` without `hosts`",
+        ),
+        (
+            "[global]\nbots_resolver = \"192.0.2.53\"\n",
+            "no bot has `hosts`",
         ),
         (
             "[[global.bots]]\nname = \"a\"\nkeys_file = \"jwks.json\"\ndirectory = \"https://a.example/k\"\n",

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use apus_http::Request;
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 
-use super::structured_field::{Bare, Dictionary, InnerList, Item, Member};
+use super::structured_field::{FieldDictionary, FieldItem, FieldList, FieldMember, FieldValue};
 
 /// The signatures of a request that are looked at.
 const MAX_SIGNATURES: usize = 4;
@@ -25,7 +25,7 @@ pub(super) struct SignatureFields<'r> {
 
 /// A signature of a bot.
 pub(super) struct BotSignature<'f> {
-    input: InnerList<'f>,
+    input: FieldList<'f>,
     signature: Vec<u8>,
     agent: Option<SignatureAgent>,
 }
@@ -54,19 +54,20 @@ impl<'r> SignatureFields<'r> {
 
     /// The signatures of bots; none if the fields are invalid.
     pub(super) fn signatures(&self) -> Vec<BotSignature<'_>> {
-        let inputs = Dictionary::parse(&self.input);
-        let (Some(inputs), Some(signatures)) = (inputs, Dictionary::parse(&self.signature)) else {
+        let inputs = FieldDictionary::parse(&self.input);
+        let (Some(inputs), Some(signatures)) = (inputs, FieldDictionary::parse(&self.signature))
+        else {
             return Vec::new();
         };
         let found = inputs.iter().filter_map(|(label, input)| {
-            let Member::List(input) = input else {
+            let FieldMember::List(input) = input else {
                 return None;
             };
             if input.parameters.text("tag") != Some("web-bot-auth") {
                 return None;
             }
-            let Member::Item(Item {
-                value: Bare::Bytes(signature),
+            let FieldMember::Item(FieldItem {
+                value: FieldValue::Bytes(signature),
                 ..
             }) = signatures.get(label)?
             else {
@@ -139,7 +140,7 @@ impl BotSignature<'_> {
             {
                 return None;
             }
-            let Bare::Text(name) = &component.value else {
+            let FieldValue::Text(name) = &component.value else {
                 return None;
             };
             is_for_authority |= matches!(&**name, "@authority" | "@target-uri");
@@ -209,7 +210,7 @@ fn write_derived(name: &str, request: &Request, base: &mut String) -> Option<()>
 
 /// A field, or a member of one that is a dictionary (RFC 9421 sections 2.1 and 2.1.2).
 fn write_field(
-    component: &Item<'_>,
+    component: &FieldItem<'_>,
     name: &str,
     request: &Request,
     base: &mut String,
@@ -220,56 +221,57 @@ fn write_field(
     let value = field(request, name)?;
     match member_key(component)? {
         None => base.push_str(&value),
-        Some(key) => Dictionary::parse(&value)?.get(key)?.write(base),
+        Some(key) => FieldDictionary::parse(&value)?.get(key)?.write(base),
     }
     Some(())
 }
 
 /// The name of the member that a component is; `None` in it for the whole field. Other parameters are unknown.
-fn member_key<'c>(component: &'c Item<'_>) -> Option<Option<&'c str>> {
+fn member_key<'c>(component: &'c FieldItem<'_>) -> Option<Option<&'c str>> {
     let mut parameters = component.parameters.iter();
     match (parameters.next(), parameters.next()) {
         (None, _) => Some(None),
-        (Some(("key", Bare::Text(key))), None) => Some(Some(key)),
+        (Some(("key", FieldValue::Text(key))), None) => Some(Some(key)),
         _ => None,
     }
 }
 
 /// What `Signature-Agent` says, if the signature covers that.
-fn signed_agent(field: &str, input: &InnerList<'_>, label: &str) -> Option<SignatureAgent> {
-    let is_agent =
-        |item: &&Item<'_>| matches!(&item.value, Bare::Text(name) if name == "signature-agent");
+fn signed_agent(field: &str, input: &FieldList<'_>, label: &str) -> Option<SignatureAgent> {
+    let is_agent = |item: &&FieldItem<'_>| matches!(&item.value, FieldValue::Text(name) if name == "signature-agent");
     let mut keys = Vec::new();
     for item in input.items.iter().filter(is_agent) {
         keys.push(member_key(item)?);
     }
     if field.starts_with('"') {
         // The form of earlier drafts.
-        let item = Dictionary::parse_item(field)?;
+        let item = FieldDictionary::parse_item(field)?;
         return keys.contains(&None).then(|| SignatureAgent::read(&item))?;
     }
-    let agents = Dictionary::parse(field)?;
+    let agents = FieldDictionary::parse(field)?;
     let member = match keys.first()? {
         None => agents.get(label),
         Some(_) if keys.contains(&Some(label)) => agents.get(label),
         Some(key) => agents.get(key),
     };
     match member? {
-        Member::Item(item) => SignatureAgent::read(item),
-        Member::List(_) => None,
+        FieldMember::Item(item) => SignatureAgent::read(item),
+        FieldMember::List(_) => None,
     }
 }
 
 impl SignatureAgent {
-    fn read(item: &Item<'_>) -> Option<Self> {
-        let Bare::Text(url) = &item.value else {
+    fn read(item: &FieldItem<'_>) -> Option<Self> {
+        let FieldValue::Text(url) = &item.value else {
             return None;
         };
         match item.parameters.get("type") {
-            None | Some(Bare::Token("directory")) => Some(Self::Directory {
+            None | Some(FieldValue::Token("directory")) => Some(Self::Directory {
                 origin: origin(url)?,
             }),
-            Some(Bare::Token("jwks_uri" | "cimd")) => Some(Self::Url(url.clone().into_owned())),
+            Some(FieldValue::Token("jwks_uri" | "cimd")) => {
+                Some(Self::Url(url.clone().into_owned()))
+            }
             Some(_) => None,
         }
     }
@@ -334,13 +336,13 @@ mod tests {
             .lines(lines)
             .request();
         let fields = SignatureFields::of(&request).unwrap();
-        let inputs = Dictionary::parse(&fields.input).unwrap();
-        let signatures = Dictionary::parse(&fields.signature).unwrap();
-        let Some(Member::List(input)) = inputs.get("sig-b26") else {
+        let inputs = FieldDictionary::parse(&fields.input).unwrap();
+        let signatures = FieldDictionary::parse(&fields.signature).unwrap();
+        let Some(FieldMember::List(input)) = inputs.get("sig-b26") else {
             panic!("no list");
         };
-        let Some(Member::Item(Item {
-            value: Bare::Bytes(signature),
+        let Some(FieldMember::Item(FieldItem {
+            value: FieldValue::Bytes(signature),
             ..
         })) = signatures.get("sig-b26")
         else {

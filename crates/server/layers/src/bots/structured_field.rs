@@ -1,4 +1,4 @@
-//! Dictionaries of structured fields (RFC 9651): what message signatures use of them.
+//! Dictionaries of structured fields (RFC 9651) with inner lists and parameters, which message signatures write anew in one form.
 //!
 //! Decimals, dates and display strings are of no use here, and invalid. So is what a dictionary has twice: two readers would
 //! take different values.
@@ -16,36 +16,36 @@ pub(super) const MAX_BYTES: usize = 8192;
 
 /// A dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dictionary<'a>(Vec<(&'a str, Member<'a>)>);
+pub(super) struct FieldDictionary<'a>(Vec<(&'a str, FieldMember<'a>)>);
 
 /// A value of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Member<'a> {
-    Item(Item<'a>),
-    List(InnerList<'a>),
+pub(super) enum FieldMember<'a> {
+    Item(FieldItem<'a>),
+    List(FieldList<'a>),
 }
 
 /// A list in parentheses, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InnerList<'a> {
-    pub(super) items: Vec<Item<'a>>,
-    pub(super) parameters: Parameters<'a>,
+pub(super) struct FieldList<'a> {
+    pub(super) items: Vec<FieldItem<'a>>,
+    pub(super) parameters: FieldParameters<'a>,
 }
 
 /// A value with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item<'a> {
-    pub(super) value: Bare<'a>,
-    pub(super) parameters: Parameters<'a>,
+pub(super) struct FieldItem<'a> {
+    pub(super) value: FieldValue<'a>,
+    pub(super) parameters: FieldParameters<'a>,
 }
 
-/// Parameters, in their order.
+/// FieldParameters, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parameters<'a>(Vec<(&'a str, Bare<'a>)>);
+pub(super) struct FieldParameters<'a>(Vec<(&'a str, FieldValue<'a>)>);
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Bare<'a> {
+pub(super) enum FieldValue<'a> {
     Integer(i64),
     Text(Cow<'a, str>),
     Token(&'a str),
@@ -53,14 +53,14 @@ pub(super) enum Bare<'a> {
     Flag(bool),
 }
 
-impl<'a> Dictionary<'a> {
+impl<'a> FieldDictionary<'a> {
     /// Reads the value of a field, whose lines were joined.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         if text.len() > MAX_BYTES {
             return None;
         }
-        let mut reader = Reader(text.trim_matches(' '));
-        let mut members: Vec<(&str, Member<'_>)> = Vec::new();
+        let mut reader = StructuredFieldReader(text.trim_matches(' '));
+        let mut members: Vec<(&str, FieldMember<'_>)> = Vec::new();
         while !reader.0.is_empty() {
             let name = reader.key()?;
             if members.len() == MAX_MEMBERS || members.iter().any(|(known, _)| *known == name) {
@@ -81,7 +81,7 @@ impl<'a> Dictionary<'a> {
     }
 
     /// The member of this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Member<'a>> {
+    pub(super) fn get(&self, name: &str) -> Option<&FieldMember<'a>> {
         let mut members = self.0.iter();
         members
             .find(|(known, _)| *known == name)
@@ -89,43 +89,43 @@ impl<'a> Dictionary<'a> {
     }
 
     /// The one value of a field that is no dictionary.
-    pub(super) fn parse_item(text: &'a str) -> Option<Item<'a>> {
+    pub(super) fn parse_item(text: &'a str) -> Option<FieldItem<'a>> {
         if text.len() > MAX_BYTES {
             return None;
         }
-        let mut reader = Reader(text.trim_matches(' '));
+        let mut reader = StructuredFieldReader(text.trim_matches(' '));
         let item = reader.item()?;
         reader.0.is_empty().then_some(item)
     }
 
     /// The members, in their order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &Member<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<FieldItem = (&'a str, &FieldMember<'a>)> {
         self.0.iter().map(|(name, member)| (*name, member))
     }
 }
 
-impl<'a> Parameters<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<&Bare<'a>> {
+impl<'a> FieldParameters<'a> {
+    pub(super) fn get(&self, name: &str) -> Option<&FieldValue<'a>> {
         let mut values = self.0.iter();
         values
             .find(|(known, _)| *known == name)
             .map(|(_, value)| value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &Bare<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<FieldItem = (&'a str, &FieldValue<'a>)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
-            Bare::Text(text) => Some(text),
+            FieldValue::Text(text) => Some(text),
             _ => None,
         }
     }
 
     pub(super) fn integer(&self, name: &str) -> Option<i64> {
         match self.get(name)? {
-            Bare::Integer(number) => Some(*number),
+            FieldValue::Integer(number) => Some(*number),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Parameters<'a> {
         for (name, value) in &self.0 {
             out.push(';');
             out.push_str(name);
-            if *value != Bare::Flag(true) {
+            if *value != FieldValue::Flag(true) {
                 out.push('=');
                 value.write(out);
             }
@@ -143,7 +143,7 @@ impl<'a> Parameters<'a> {
 }
 
 // RFC 9651 section 4.1: each value has one form, whatever the sender has written.
-impl Member<'_> {
+impl FieldMember<'_> {
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Self::Item(item) => item.write(out),
@@ -152,7 +152,7 @@ impl Member<'_> {
     }
 }
 
-impl InnerList<'_> {
+impl FieldList<'_> {
     pub(super) fn write(&self, out: &mut String) {
         out.push('(');
         for (at, item) in self.items.iter().enumerate() {
@@ -166,14 +166,14 @@ impl InnerList<'_> {
     }
 }
 
-impl Item<'_> {
+impl FieldItem<'_> {
     pub(super) fn write(&self, out: &mut String) {
         self.value.write(out);
         self.parameters.write(out);
     }
 }
 
-impl Bare<'_> {
+impl FieldValue<'_> {
     fn write(&self, out: &mut String) {
         match self {
             Self::Integer(number) => {
@@ -202,9 +202,9 @@ impl Bare<'_> {
 }
 
 /// What is left of a field.
-struct Reader<'a>(&'a str);
+struct StructuredFieldReader<'a>(&'a str);
 
-impl<'a> Reader<'a> {
+impl<'a> StructuredFieldReader<'a> {
     fn peek(&self) -> Option<u8> {
         self.0.as_bytes().first().copied()
     }
@@ -247,15 +247,15 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn member(&mut self) -> Option<Member<'a>> {
+    fn member(&mut self) -> Option<FieldMember<'a>> {
         if !self.take_if(b'=') {
-            return Some(Member::Item(Item {
-                value: Bare::Flag(true),
+            return Some(FieldMember::Item(FieldItem {
+                value: FieldValue::Flag(true),
                 parameters: self.parameters()?,
             }));
         }
         if !self.take_if(b'(') {
-            return self.item().map(Member::Item);
+            return self.item().map(FieldMember::Item);
         }
         let mut items = Vec::new();
         loop {
@@ -271,21 +271,21 @@ impl<'a> Reader<'a> {
                 return None;
             }
         }
-        Some(Member::List(InnerList {
+        Some(FieldMember::List(FieldList {
             items,
             parameters: self.parameters()?,
         }))
     }
 
-    fn item(&mut self) -> Option<Item<'a>> {
-        Some(Item {
+    fn item(&mut self) -> Option<FieldItem<'a>> {
+        Some(FieldItem {
             value: self.bare()?,
             parameters: self.parameters()?,
         })
     }
 
-    fn parameters(&mut self) -> Option<Parameters<'a>> {
-        let mut parameters: Vec<(&str, Bare<'_>)> = Vec::new();
+    fn parameters(&mut self) -> Option<FieldParameters<'a>> {
+        let mut parameters: Vec<(&str, FieldValue<'_>)> = Vec::new();
         while self.take_if(b';') {
             self.take_while(|byte| byte == b' ');
             let name = self.key()?;
@@ -296,29 +296,29 @@ impl<'a> Reader<'a> {
             let value = if self.take_if(b'=') {
                 self.bare()?
             } else {
-                Bare::Flag(true)
+                FieldValue::Flag(true)
             };
             parameters.push((name, value));
         }
-        Some(Parameters(parameters))
+        Some(FieldParameters(parameters))
     }
 
-    fn bare(&mut self) -> Option<Bare<'a>> {
+    fn bare(&mut self) -> Option<FieldValue<'a>> {
         match self.peek()? {
-            b'"' => self.text().map(Bare::Text),
+            b'"' => self.text().map(FieldValue::Text),
             b':' => {
                 self.expect(b':')?;
                 let encoded = self.take_while(|byte| byte != b':');
                 self.expect(b':')?;
-                STANDARD.decode(encoded).ok().map(Bare::Bytes)
+                STANDARD.decode(encoded).ok().map(FieldValue::Bytes)
             }
             b'?' => {
                 self.expect(b'?')?;
                 let flag = self.take_if(b'1');
-                (flag || self.take_if(b'0')).then_some(Bare::Flag(flag))
+                (flag || self.take_if(b'0')).then_some(FieldValue::Flag(flag))
             }
-            b'-' | b'0'..=b'9' => self.integer().map(Bare::Integer),
-            b'a'..=b'z' | b'A'..=b'Z' | b'*' => Some(Bare::Token(self.take_while(|byte| {
+            b'-' | b'0'..=b'9' => self.integer().map(FieldValue::Integer),
+            b'a'..=b'z' | b'A'..=b'Z' | b'*' => Some(FieldValue::Token(self.take_while(|byte| {
                 byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte)
             }))),
             _ => None,
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     fn written(text: &str) -> Option<String> {
-        let dictionary = Dictionary::parse(text)?;
+        let dictionary = FieldDictionary::parse(text)?;
         let mut out = String::new();
         for (at, (name, member)) in dictionary.iter().enumerate() {
             if at > 0 {
@@ -438,7 +438,7 @@ mod tests {
             many.trim_end_matches(','),
             &long,
         ] {
-            assert_eq!(Dictionary::parse(text), None, "{text}");
+            assert_eq!(FieldDictionary::parse(text), None, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bots that prove who they are by signatures of their requests (RFC 9421).
+//! Bots that prove who they are: by signatures of their requests (RFC 9421), and by the names of their addresses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use apus_http::{Body, Request, Response, ServiceFactory, StatusCode, service_fn};
 use apus_layers::auth::{KeySet, RemoteKeySet};
 use apus_layers::{BotClaim, BotProof, Bots, KnownBot};
-use apus_testkit::{LocalClient, RequestBuilder, get};
+use apus_testkit::{LocalClient, RequestBuilder, TestNameServer, get};
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
@@ -259,4 +259,128 @@ fn a_directory_that_does_not_respond_holds_a_request_for_a_second() {
         .to_owned();
     assert_eq!(text, "perhaps bot");
     assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+fn address(text: &str) -> std::net::IpAddr {
+    text.parse().unwrap()
+}
+
+/// A request from an address by a program that says it is the crawler.
+fn crawler(from: &str) -> RequestBuilder {
+    get("/")
+        .with("user-agent", "Mozilla/5.0 (compatible; CrawlBot/2.1)")
+        .peer((address(from), 50_000))
+}
+
+fn crawl_bot(server: &TestNameServer) -> Bots {
+    let bot = KnownBot::new("crawlbot").host("*.crawl.example".parse().unwrap());
+    Bots::new().bot(bot).name_servers([server.address()])
+}
+
+#[test]
+fn a_crawler_is_known_by_the_name_of_its_address_which_has_the_address() {
+    let server = TestNameServer::new();
+    for (ip, name, back) in [
+        ("192.0.2.1", "a.crawl.example", "192.0.2.1"),
+        ("2001:db8::1", "b.crawl.example", "2001:db8::1"),
+        // A name that anybody can give an address of his own.
+        ("203.0.113.1", "c.crawl.example", "192.0.2.1"),
+        ("203.0.113.2", "a.crawl.example.evil.example", "203.0.113.2"),
+        ("203.0.113.3", "crawl.example", "203.0.113.3"),
+    ] {
+        server.name(address(ip), name);
+        server.host(name, address(back));
+    }
+    server.name(address("203.0.113.4"), "nowhere.crawl.example");
+    let client = client(crawl_bot(&server));
+    let says = |request: RequestBuilder| client.send(request).text().to_owned();
+    for (ip, expected) in [
+        ("192.0.2.1", "crawlbot"),
+        ("::ffff:192.0.2.1", "crawlbot"),
+        ("2001:db8::1", "crawlbot"),
+        ("203.0.113.1", "not crawlbot"),
+        ("203.0.113.2", "not crawlbot"),
+        ("203.0.113.3", "not crawlbot"),
+        ("203.0.113.4", "not crawlbot"),
+        ("203.0.113.5", "not crawlbot"),
+    ] {
+        assert_eq!(says(crawler(ip)), expected, "{ip}");
+        // The second time it is known.
+        let queries = server.queries();
+        assert_eq!(says(crawler(ip)), expected, "{ip}");
+        assert_eq!(server.queries(), queries, "{ip}");
+    }
+    // Others are not looked up.
+    let queries = server.queries();
+    for agent in ["Mozilla/5.0", "", "crawl-bot"] {
+        let other = get("/").with("user-agent", agent);
+        assert_eq!(says(other.peer((address("192.0.2.9"), 1))), "nobody");
+    }
+    assert_eq!(server.queries(), queries);
+}
+
+#[test]
+fn the_names_of_addresses_are_kept_until_they_are_old_and_a_failure_disproves_nothing() {
+    let clock = apus_clock::TestClock::default();
+    let _entered = clock.enter();
+    clock.freeze();
+    let server = TestNameServer::new();
+    let ip = address("192.0.2.1");
+    server.name(ip, "a.crawl.example");
+    server.host("a.crawl.example", ip);
+    let bots = crawl_bot(&server);
+    let client = client(bots.clone());
+    let says = |from: &str| client.send(crawler(from)).text().to_owned();
+    assert_eq!(says("192.0.2.1"), "crawlbot");
+    server.set_failed(true);
+    assert_eq!(says("203.0.113.1"), "perhaps crawlbot");
+    // It is not looked up again at once.
+    let queries = server.queries();
+    assert_eq!(says("203.0.113.1"), "perhaps crawlbot");
+    assert_eq!(server.queries(), queries);
+    server.set_failed(false);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(says("203.0.113.1"), "not crawlbot");
+    // The next configuration knows the names, if it is about the same hosts.
+    let next = crawl_bot(&server);
+    next.continue_from(&bots);
+    let queries = server.queries();
+    assert_eq!(
+        self::client(next).send(crawler("192.0.2.1")).text(),
+        "crawlbot"
+    );
+    assert_eq!(server.queries(), queries);
+    // After an hour the name is old. While DNS does not respond, it is valid for another hour.
+    server.set_failed(true);
+    clock.advance(Duration::from_secs(3599));
+    assert_eq!(says("192.0.2.1"), "crawlbot");
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(says("192.0.2.1"), "perhaps crawlbot");
+    server.set_failed(false);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(says("192.0.2.1"), "crawlbot");
+}
+
+#[test]
+fn a_name_server_that_is_silent_holds_requests_for_a_second_and_few_clients_are_looked_up_at_once()
+{
+    let server = TestNameServer::new();
+    server.set_silent(true);
+    let client = client(crawl_bot(&server));
+    let began = std::time::Instant::now();
+    assert_eq!(
+        client.send(crawler("2001:db8::1")).text(),
+        "perhaps crawlbot"
+    );
+    assert_eq!(
+        client.send(crawler("2001:db8::2")).text(),
+        "perhaps crawlbot"
+    );
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    // Two addresses of the network are looked up, and a third does not wait for them.
+    for host in 3..1000 {
+        let request = crawler(&format!("2001:db8::{host:x}"));
+        assert_eq!(client.send(request).text(), "perhaps crawlbot");
+    }
+    assert!(began.elapsed() < Duration::from_secs(60));
 }

@@ -43,6 +43,21 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
         "bots = [{ name = \"a\", directory = \"https://bot.example/keys\" }]",
     ),
+    (
+        "global.bots.hosts",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
+        "bots = [{ name = \"a\", keys_file = \"jwks.json\", hosts = \"*.a.example\" }]",
+    ),
+    (
+        "global.bots.user_agent",
+        "bots = [{ name = \"a\", hosts = \"*.a.example\" }]",
+        "bots = [{ name = \"a\", hosts = \"*.a.example\", user_agent = \"b\" }]",
+    ),
+    (
+        "global.bots_resolver",
+        "bots = [{ name = \"a\", hosts = \"*.a.example\" }]",
+        "bots = [{ name = \"a\", hosts = \"*.a.example\" }]\nbots_resolver = \"192.0.2.53\"",
+    ),
     ("global.worker_connections", "", "worker_connections = 7"),
     ("global.max_connections", "", "max_connections = 7"),
     (

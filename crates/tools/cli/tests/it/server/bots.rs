@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use apus_testkit::TestNameServer;
 use apus_testkit::scripted::{Action, ScriptedServer, response};
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
@@ -13,10 +14,10 @@ use crate::harness::{Apus, Home, free_port};
 use crate::wire::{Received, Wire};
 
 /// A key of a bot, for these tests only.
-struct BotKey(Ed25519KeyPair);
+pub(super) struct BotKey(Ed25519KeyPair);
 
 impl BotKey {
-    fn new(seed: u8) -> Self {
+    pub(super) fn new(seed: u8) -> Self {
         Self(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
     }
 
@@ -24,13 +25,13 @@ impl BotKey {
         URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref())
     }
 
-    fn directory(&self) -> String {
+    pub(super) fn directory(&self) -> String {
         let x = self.encoded();
         format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}","use":"sig"}}]}}"#)
     }
 
     /// The fields of a request to this authority that is signed for a minute, whose keys are at the origin.
-    fn fields(&self, authority: &str, origin: &str) -> [String; 3] {
+    pub(super) fn fields(&self, authority: &str, origin: &str) -> [String; 3] {
         let x = self.encoded();
         let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, members.as_bytes()));
@@ -166,6 +167,89 @@ rate = "2/h"
         "/limited/ 429 bot=search",
     ] {
         assert!(log.lines().any(|logged| logged == line), "{line}\n{log}");
+    }
+}
+
+/// The same over each protocol: the status of a crawler from an address, as a trusted proxy names it.
+#[test]
+fn crawlers_are_known_by_the_names_of_their_addresses_also_after_a_reload() {
+    let home = Home::new();
+    certificate(&home, "site", "localhost");
+    let names = TestNameServer::new();
+    let crawler = "192.0.2.1".parse().unwrap();
+    names.name(crawler, "a.crawl.example");
+    names.host("a.crawl.example", crawler);
+    let ports = [free_port(), free_port()];
+    home.write(
+        "apus.toml",
+        format!(
+            r#"
+[global]
+trusted_proxies = "127.0.0.1"
+bots_resolver = "{}"
+
+[[global.bots]]
+name = "crawler"
+hosts = "*.crawl.example"
+user_agent = "CrawlBot"
+
+[[sites]]
+listen = "127.0.0.1:{}"
+listen_tls = "127.0.0.1:{}"
+tls = {{ cert = "site.pem", key = "site.key" }}
+root = "site"
+
+[[sites.rules]]
+name = "false crawlers"
+when = "bot.false"
+deny = 410
+
+[[sites.rules]]
+name = "crawlers"
+when = 'not bot == "crawler"'
+deny = 401
+"#,
+            names.address(),
+            ports[0],
+            ports[1]
+        ),
+    );
+    let apus = home.serve(&["apus.toml"]);
+    let status = |from: &str, agent: &str| {
+        let fields = [
+            format!("X-Forwarded-For: {from}"),
+            format!("User-Agent: {agent}"),
+        ];
+        send(&apus, "/", &fields).status
+    };
+    assert_eq!(status("192.0.2.1", "crawlbot/1"), 200);
+    assert_eq!(status("192.0.2.1", "curl/8"), 401);
+    assert_eq!(status("192.0.2.2", "crawlbot/1"), 410);
+    names.set_silent(true);
+    assert_eq!(status("192.0.2.3", "crawlbot/1"), 401);
+    // What was found before is known over each protocol, and after a reload.
+    home.expect(&["reload"], 0);
+    let url = format!("https://localhost:{}/", ports[1]);
+    for protocol in [&["--http3"][..], &["--http2"], &[]] {
+        for (from, expected) in [("192.0.2.1", "200"), ("192.0.2.2", "410")] {
+            let from = format!("x-forwarded-for: {from}");
+            let arguments = [
+                "bench",
+                &url,
+                "--insecure",
+                "-n",
+                "2",
+                "-c",
+                "1",
+                "--status",
+                expected,
+                "--header",
+                &from,
+                "--header",
+                "user-agent: CrawlBot",
+            ];
+            home.expect(&[&arguments, protocol].concat(), 0);
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
+use apus_testkit::TestNameServer;
+
+use super::bots::BotKey;
 use crate::harness::{Home, connect};
 
 const PAGE: &str = include_str!("../../../../../../docs/recipes-access.md");
@@ -82,16 +85,22 @@ fn each_recipe_does_what_its_page_promises() {
         home.write(file, text);
     }
     home.write("public/large.bin", "x".repeat(1_100_000));
+    let names = TestNameServer::new();
+    let google = "66.249.66.1".parse().unwrap();
+    names.name(google, "crawl-66-249-66-1.googlebot.com");
+    names.host("crawl-66-249-66-1.googlebot.com", google);
     let sites: String = recipes().iter().map(|(_, toml)| *toml).collect();
     assert_eq!(sites.matches("listen = 80\n").count(), recipes().len());
     home.write(
         "apus.toml",
         format!(
-            "[global]\ntrusted_proxies = \"127.0.0.1\"\nstate_folder = \"state\"\n{}",
+            "[global]\ntrusted_proxies = \"127.0.0.1\"\nstate_folder = \"state\"\nbots_resolver = \"{}\"\n{}",
+            names.address(),
             sites.replace("listen = 80\n", "listen = \"127.0.0.1:0\"\n")
         ),
     );
     home.make_folder("state");
+    home.write("assistant.jwks", BotKey::new(1).directory());
     let apus = home.serve(&[]);
     let server = apus.address();
     for (title, _) in recipes() {
@@ -129,6 +138,7 @@ fn each_recipe_does_what_its_page_promises() {
             }
             "Pictures on other sites" => hotlinks(&at("photos.example", "203.0.113.1")),
             "A/B tests" => groups(server),
+            "AI crawlers that prove who they are" => proven_crawlers(server),
             "AI crawlers" => crawlers(&at("texts.example", "203.0.113.1")),
             "Languages" => languages(&at("languages.example", "203.0.113.1")),
             "Scanners" => {
@@ -271,6 +281,32 @@ fn crawlers(client: &Client<'_>) {
         .collect();
     assert_eq!(statuses, [200, 200, 200, 429]);
     assert_eq!(client.status("/", &agent("Firefox")), 200);
+}
+
+fn proven_crawlers(server: SocketAddr) {
+    let host = "essays.example";
+    let status = |address, path: &str, fields: &str| {
+        let client = Client {
+            server,
+            host,
+            address,
+        };
+        client.status(path, fields)
+    };
+    let google = "User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1)\r\n";
+    let (googlebot, assistant, stranger) = ("66.249.66.1", "203.0.113.21", "203.0.113.22");
+    assert_eq!(status(googlebot, "/", google), 200);
+    assert_eq!(status(googlebot, "/", "User-Agent: curl/8\r\n"), 403);
+    let signed = BotKey::new(1).fields(host, "https://assistant.example");
+    let signed = format!("{}\r\nUser-Agent: AssistantBot/1\r\n", signed.join("\r\n"));
+    let statuses = [(); 4].map(|()| status(assistant, "/", &signed));
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    let browser = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0\r\n";
+    assert_eq!(status(stranger, "/", browser), 200);
+    assert_eq!(status(stranger, "/", "User-Agent: AssistantBot/1\r\n"), 403);
+    assert_eq!(status(stranger, "/robots.txt", google), 200);
+    assert_eq!(status(stranger, "/", google), 403);
+    assert_eq!(status(stranger, "/", browser), 403, "it is banned");
 }
 
 fn languages(client: &Client<'_>) {
