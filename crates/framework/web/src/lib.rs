@@ -27,6 +27,7 @@
 //! | `acme` | certificates by ACME, for example of Let's Encrypt |
 //! | `auth` | by default: sessions, CSRF tokens, and the layers of authentication: Basic, tokens, signed links |
 //! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
+//! | `bots` | the layer for bots that prove who they are, by signatures or by DNS |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | by default: compressed responses: gzip, Brotli, Zstandard |
 //! | `control` | by default: a control socket, for `apus status` and `apus stop` |

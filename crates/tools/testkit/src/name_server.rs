@@ -17,9 +17,12 @@ pub struct TestNameServer {
     state: Arc<NameServerState>,
 }
 
+/// The name and the type of records.
+type RecordKey = (String, u16);
+
 #[derive(Default)]
 struct NameServerState {
-    records: Mutex<HashMap<(String, u16), Vec<Vec<u8>>>>,
+    records: Mutex<HashMap<RecordKey, Vec<Vec<u8>>>>,
     is_silent: AtomicBool,
     has_failed: AtomicBool,
     ends: AtomicBool,

@@ -99,7 +99,7 @@ impl<'a> FieldDictionary<'a> {
     }
 
     /// The members, in their order.
-    pub(super) fn iter(&self) -> impl Iterator<FieldItem = (&'a str, &FieldMember<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &FieldMember<'a>)> {
         self.0.iter().map(|(name, member)| (*name, member))
     }
 }
@@ -112,7 +112,7 @@ impl<'a> FieldParameters<'a> {
             .map(|(_, value)| value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<FieldItem = (&'a str, &FieldValue<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &FieldValue<'a>)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 

@@ -250,7 +250,7 @@ fn a_key_in_the_directory_of_another_bot_does_not_make_requests_its_own() {
 fn a_directory_that_does_not_respond_holds_a_request_for_a_second() {
     let key = BotKey::new(1);
     let silent = || service_fn(|_| apus_http::ResponseFuture::later(std::future::pending()));
-    let remote = RemoteKeySet::new(move || silent(), "https://bot.example/keys").unwrap();
+    let remote = RemoteKeySet::new(silent, "https://bot.example/keys").unwrap();
     let client = client(Bots::new().bot(KnownBot::new("bot").remote_key_set(remote)));
     let began = std::time::Instant::now();
     let text = client

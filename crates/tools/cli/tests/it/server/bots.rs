@@ -74,7 +74,7 @@ fn bots_that_prove_who_they_are_by_signatures_are_known_to_rules_limits_challeng
         );
         Action::Respond(response(200, &directory))
     });
-    let origin = format!("http://127.0.0.1:{}", operator.port());
+    let origin = format!("http://127.0.0.1:{}", operator.port);
     home.write("archive.jwks", archive.directory());
     let ports = [free_port(), free_port()];
     home.write(
