@@ -31,6 +31,10 @@ struct SetKey {
 
 /// A key of Ed25519 (RFC 8037), which signs messages.
 #[derive(Clone)]
+#[cfg_attr(
+    not(feature = "bots"),
+    allow(dead_code, reason = "only bots sign messages")
+)]
 pub(crate) struct Ed25519Key {
     thumbprint: Box<str>,
     pub(crate) public: Box<[u8]>,
@@ -112,6 +116,7 @@ impl KeySet {
     }
 
     /// The key of Ed25519 with this thumbprint (RFC 7638).
+    #[cfg(feature = "bots")]
     pub(crate) fn ed25519(&self, thumbprint: &str) -> Option<&Ed25519Key> {
         let mut keys = self.keys.iter().filter_map(|key| key.ed25519.as_ref());
         keys.find(|key| *key.thumbprint == *thumbprint)
@@ -224,6 +229,7 @@ impl Ed25519Key {
     }
 
     /// Whether the directory has the key for this second.
+    #[cfg(feature = "bots")]
     pub(crate) fn is_for(&self, now: u64) -> bool {
         self.not_before.is_none_or(|from| from <= now)
             && self.expires.is_none_or(|until| now <= until)

@@ -39,7 +39,7 @@ pub use jwt::{Claims, JwtAuth};
 pub use key::Key;
 #[cfg(feature = "jwt")]
 pub use key_set::{InvalidKeySet, KeySet};
-#[cfg(feature = "jwt")]
+#[cfg(feature = "bots")]
 pub(crate) use remote_key_set::KnownKeys;
 #[cfg(feature = "jwt")]
 pub use remote_key_set::RemoteKeySet;
