@@ -3,6 +3,7 @@
 mod access;
 mod c_interface;
 mod cache;
+mod client_hello;
 mod clients;
 mod conditions;
 mod configuration;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 pub use access::{bot_signature, htpasswd, jwks};
 pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
+pub use client_hello::client_hello;
 pub use clients::forwarded;
 pub use conditions::conditions;
 pub use configuration::configuration;
@@ -67,6 +69,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_record", cache_record),
     ("cgi_head", cgi_head),
     ("chunked", chunked),
+    ("client_hello", client_hello),
     ("conditions", conditions),
     ("configuration", configuration),
     ("cookies", cookies),

@@ -446,6 +446,8 @@ impl<'a> Client<'a> {
                 tls: self.is_secure.then(|| TlsInfo {
                     version: TlsVersion::Tls13,
                     cipher: "TLS13_AES_128_GCM_SHA256",
+                    alpn: None,
+                    fingerprint: None,
                     server_name: None,
                     certificate_names: [].into(),
                     client_certificate: None,

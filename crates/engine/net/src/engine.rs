@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use apus_http::ServerLoad;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -17,6 +18,7 @@ use crate::h3::{
     Http3Sockets, NewSockets, QuicSocket, bind_until_udp_is_free, needs_free_udp_port,
 };
 use crate::listen::{Binder, BoundAddress, PortSharing};
+use crate::load_meter;
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::port_owner::{PortOwner, owner_of};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
@@ -37,6 +39,8 @@ struct EngineShared {
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// The cores that this process may use.
     cores: CpuSet,
+    /// Whether the load is measured.
+    is_measured: AtomicBool,
     /// Binds addresses that this process may not use.
     binder: Option<Arc<dyn Binder>>,
 }
@@ -126,6 +130,7 @@ impl Engine {
             ended,
             threads: Mutex::default(),
             cores: sched_getaffinity(None).unwrap_or_default(),
+            is_measured: AtomicBool::new(false),
             binder,
         });
         let engine = Self {
@@ -169,6 +174,7 @@ impl Engine {
             state.http3.commit(http3);
             waiting
         };
+        self.measure_load();
         // What a worker runs when it starts may ask for the status.
         wait_for_all(waiting)
     }
@@ -205,7 +211,26 @@ impl Engine {
         state.plan = plan;
         // The sockets of removed listeners close here, after the workers emptied their queues.
         state.bound = bound;
+        drop(state);
+        self.measure_load();
         Ok(())
+    }
+
+    /// Measures the load from now on, if something asks for it. Without a thread for that, it is unknown.
+    fn measure_load(&self) {
+        if !ServerLoad::is_wanted() || self.shared.is_measured.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let shared = Arc::downgrade(&self.shared);
+        let meter = load_meter::start(move || {
+            let shared = shared.upgrade()?;
+            let state = shared.lock();
+            let count = |worker: &WorkerHandle| worker.counters.read().connections;
+            (!state.stopping).then(|| state.workers.iter().map(count).sum())
+        });
+        if let Ok(meter) = meter {
+            self.shared.lock_threads().push(meter);
+        }
     }
 
     /// Stops the engine: connections get their responses within the time, and are closed then. The services of the plan are
@@ -438,7 +463,7 @@ fn spawn(
     let all_cores = shared.cores;
     let of_thread = Arc::clone(shared);
     let thread = thread::Builder::new()
-        .name(format!("apus-worker-{index}"))
+        .name(format!("{}{index}", load_meter::WORKER_THREAD))
         .spawn(move || {
             if let Some(core) = core {
                 // The kernel moves an unpinned thread between cores, and its caches stay behind. Before the runtime is

@@ -87,6 +87,7 @@ mod http3_settings;
 mod limits;
 mod linger;
 mod listen;
+mod load_meter;
 mod plan;
 mod port_owner;
 mod proxy;

@@ -18,6 +18,7 @@
 //!   useful work refills them.
 //! - [`schedule`] and [`priority`]: which stream sends next (RFC 9218), for HTTP/2 and HTTP/3.
 //! - [`fastcgi`]: FastCGI with CGI parameters and the CGI header block (RFC 3875), in the role of a client.
+//! - [`client_hello`]: fingerprints of TLS clients.
 //! - [`proxy_protocol`]: the PROXY protocol, versions 1 and 2.
 //!
 //! # Decisions
@@ -45,6 +46,7 @@
 // Arithmetic that wraps around breaks framing.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+pub mod client_hello;
 pub mod fastcgi;
 pub mod field_compression;
 pub mod flood;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use apus_http::Network;
+use apus_http::{Network, ServerLoad, TlsFingerprints};
 use apus_patterns::{Glob, ServerName, ServerNames};
 use jiff::tz::TimeZone;
 use regex::bytes::Regex;
@@ -369,6 +369,11 @@ impl Checker<'_> {
         }
         if found.kind().is_geo() {
             self.check_geo(&found, &name.place)?;
+        }
+        match found.kind() {
+            FactKind::TlsFingerprint => TlsFingerprints::want(),
+            FactKind::Load | FactKind::Connections => ServerLoad::want(),
+            _ => {}
         }
         let stage = found.kind().stage();
         if stage > self.stage {

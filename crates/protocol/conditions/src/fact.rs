@@ -124,13 +124,20 @@ facts! {
     IsTls "tls" Flag, Request, false, "Whether the connection has TLS.";
     TlsVersion "tls.version" Word(&["1.2", "1.3"]), Request, false, "The version of TLS.";
     TlsCipher "tls.cipher" Text, Request, false, "The cipher suite of TLS, as IANA names it.";
+    TlsAlpn "tls.alpn" Word(&["http/1.0", "http/1.1", "h2", "h3"]), Request, false, "The protocol that ALPN selected (RFC 7301).";
+    TlsFingerprint "tls.ja4" Text, Request, false, "The fingerprint JA4 of the client's TLS: the same for each connection of one kind of client.";
     ServerNameIndication "tls.sni" Host, Request, false, "The server name of the TLS handshake (RFC 6066 section 3).";
     CertificateSubject "certificate.subject" Text, Request, false, "The subject of the verified client certificate (RFC 4514).";
     CertificateSerial "certificate.serial" Text, Request, false, "The serial number of the verified client certificate, in hexadecimal digits.";
     Bot "bot" Text, Request, false, "The name in `[[global.bots]]` of the bot that has proven to send the request.";
     BotClaimed "bot.claimed" Text, Request, false, "The name of the bot that the request says it is from, proven or not.";
     BotFalse "bot.false" Flag, Request, false, "Whether the request says that it is from a bot, and a check has shown that it is not.";
+    CertificateIssuer "certificate.issuer" Text, Request, false, "The issuer of the verified client certificate (RFC 4514).";
+    CertificateName "certificate.san" Text, Request, false, "The alternative names of the verified client certificate: hosts, mail addresses, URIs and IP addresses. Each counts.";
+    Claim "claim." Text, Authentication, true, "A claim of the token that `jwt` verified; of an array, each element counts. `claim.a.b` is `b` within the object `a`.";
     User "user" Text, Authentication, false, "The user whom `basic_auth` or `jwt` authenticated, or the subject of the verified client certificate.";
+    Load "load" Number(Unit::Share), Request, false, "The share of their time in which the workers of the server were busy, in the last seconds.";
+    Connections "connections" Number(Unit::Count), Request, false, "How many connections to the server are open.";
     TimeOfDay "time" Number(Unit::Clock), Request, false, "The time of day, in the zone of the configuration.";
     Weekday "weekday" Word(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), Request, false, "The day of the week.";
     Share "share." Number(Unit::Share), Request, true, "The share in which a value of a fact falls, as in `share.client < 10%`: always the same for the same value. `share.request` is another one for each request.";
@@ -208,6 +215,8 @@ impl Fact {
                 | FactKind::RequestField
                 | FactKind::ResponseField
                 | FactKind::Cookie
+                | FactKind::CertificateName
+                | FactKind::Claim
         )
     }
 }

@@ -11,7 +11,7 @@
 //! - `index`: of many conditions, those that may hold.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
 //! - `geo`: countries, cities and autonomous systems of addresses.
-//! - `request_facts`: what is known of an HTTP request and its response. `bot`: the bot that it is from.
+//! - `request_facts`: what is known of an HTTP request and its response; `claims`: of the token of its user. `bot`: the bot that it is from.
 //!
 //! # Decisions
 //!
@@ -33,6 +33,7 @@
 
 mod bot;
 mod check;
+mod claims;
 mod expression;
 mod fact;
 mod facts;

@@ -138,6 +138,7 @@ fn is_number_possible(kind: FactKind, literals: &[&Literal<'_>]) -> bool {
     let domain = match kind {
         // RFC 9110 section 15.
         FactKind::Status => 100..=599,
+        FactKind::Load => 0..=10_000,
         FactKind::TimeOfDay => 0..=24 * 60 - 1,
         _ => 0..=u64::MAX,
     };

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::fields::{CacheResult, cookies};
-use apus_http::{Headers, RemoteUser, Request, Response, TlsVersion, Version};
+use apus_http::{
+    Headers, RemoteUser, Request, Response, ServerLoad, TlsVersion, VerifiedClaims, Version,
+};
 
 use crate::bot::{BotClaim, BotProof};
+use crate::claims;
 use crate::fact::{Fact, FactKind};
 use crate::facts::Facts;
 
@@ -82,13 +85,16 @@ impl<'a> RequestFacts<'a> {
                 TlsVersion::Tls13 => "1.3",
             },
             FactKind::TlsCipher => tls?.cipher,
+            FactKind::TlsAlpn => tls?.alpn?,
+            FactKind::TlsFingerprint => tls?.fingerprint.as_deref()?,
+            FactKind::CertificateIssuer => &certificate()?.issuer,
             FactKind::ServerNameIndication => tls?.server_name.as_deref()?,
             FactKind::CertificateSubject => &certificate()?.subject,
             FactKind::CertificateSerial => &certificate()?.serial,
             FactKind::Bot => BotClaim::verified(request)?,
             FactKind::BotClaimed => &BotClaim::of(request)?.name,
             FactKind::User => {
-                let name = RemoteUser::of(request)?.name;
+                let name = RemoteUser::noted(request)?.name;
                 return Some(Cow::Owned(name.as_bytes().to_vec()));
             }
             FactKind::ResponseType => return media_type(self.response?.0.headers()),
@@ -132,6 +138,15 @@ impl Facts for RequestFacts<'_> {
                     .filter(|(key, _)| key == name)
                     .any(|(_, value)| line(value.as_bytes()))
             }
+            FactKind::CertificateName => {
+                let tls = self.request.connection().tls.as_ref();
+                tls.and_then(|tls| tls.client_certificate.as_deref())
+                    .is_some_and(|certificate| {
+                        certificate.names.iter().any(|name| line(name.as_bytes()))
+                    })
+            }
+            FactKind::Claim => VerifiedClaims::of(self.request)
+                .is_some_and(|claims| claims::any_value(&claims.0, name, &mut line)),
             FactKind::ResponseField => self
                 .response
                 .is_some_and(|(response, _)| response.headers().get_all(name).any(line)),
@@ -142,6 +157,8 @@ impl Facts for RequestFacts<'_> {
     fn number(&self, fact: &Fact) -> Option<u64> {
         match fact.kind() {
             FactKind::RequestLength => length(self.request.headers()),
+            FactKind::Load => ServerLoad::busy().map(u64::from),
+            FactKind::Connections => ServerLoad::connections(),
             FactKind::Status => Some(self.response?.0.status().as_u16().into()),
             FactKind::ResponseLength => {
                 let response = self.response?.0;

@@ -94,6 +94,10 @@ pub struct TlsInfo {
     pub version: TlsVersion,
     /// The cipher suite by its IANA name.
     pub cipher: &'static str,
+    /// The protocol selected by ALPN (RFC 7301), if it is one of HTTP.
+    pub alpn: Option<&'static str>,
+    /// The fingerprint JA4 of the client, if something asks for it ([`TlsFingerprints`](crate::TlsFingerprints)).
+    pub fingerprint: Option<Arc<str>>,
     /// The server name that the client requested, in lower case.
     pub server_name: Option<Arc<str>>,
     /// The names of the certificate of this connection. A request for another host is misdirected (RFC
@@ -112,6 +116,10 @@ pub struct ClientCertificate {
     pub subject: String,
     /// The serial number in hexadecimal.
     pub serial: String,
+    /// The issuer's distinguished name (RFC 4514).
+    pub issuer: String,
+    /// The alternative names of the subject: hosts, mail addresses, URIs and IP addresses (RFC 5280 section 4.2.1.6).
+    pub names: Vec<String>,
 }
 
 /// A version of TLS.

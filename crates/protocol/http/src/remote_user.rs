@@ -17,7 +17,18 @@ pub struct RemoteUser {
 /// A place for the user of a request, whom the log has to name after the request has gone to its service. Whoever needs
 /// it adds it to the request before the layers.
 #[derive(Clone, Debug, Default)]
-pub struct RemoteUserSlot(Arc<OnceLock<RemoteUser>>);
+pub struct RemoteUserSlot(Arc<AuthenticatedFacts>);
+
+/// What an authentication established.
+#[derive(Debug, Default)]
+struct AuthenticatedFacts {
+    user: OnceLock<RemoteUser>,
+    claims: OnceLock<VerifiedClaims>,
+}
+
+/// The claims of the token of a request that was verified (RFC 7519): a JSON object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedClaims(pub Arc<str>);
 
 impl RemoteUser {
     /// The scheme of client certificates, as servlet containers name it. HTTP has no name for it.
@@ -39,11 +50,18 @@ impl RemoteUser {
         })
     }
 
+    /// As [`RemoteUser::of`], and also if a layer has authenticated the user after this copy of the request was made.
+    pub fn noted(request: &Request) -> Option<Self> {
+        let slot = request.extensions().get::<RemoteUserSlot>();
+        let noted = slot.and_then(RemoteUserSlot::user).cloned();
+        noted.or_else(|| Self::of(request))
+    }
+
     /// Sets the user of a request, for a layer that has authenticated it.
     pub fn set(self, request: &mut Request) {
         if let Some(slot) = request.extensions().get::<RemoteUserSlot>() {
             // The outermost layer sets the first one. The requests that an internal redirect makes have the same user.
-            let _ = slot.0.set(self.clone());
+            let _ = slot.0.user.set(self.clone());
         }
         request.extensions_mut().insert(self);
     }
@@ -52,6 +70,24 @@ impl RemoteUser {
 impl RemoteUserSlot {
     /// The user, once there is one.
     pub fn user(&self) -> Option<&RemoteUser> {
-        self.0.get()
+        self.0.user.get()
+    }
+}
+
+impl VerifiedClaims {
+    /// The claims of a request.
+    pub fn of(request: &Request) -> Option<&Self> {
+        let extensions = request.extensions();
+        let slot = extensions.get::<RemoteUserSlot>();
+        let own = extensions.get::<Self>();
+        own.or_else(|| slot?.0.claims.get())
+    }
+
+    /// Sets the claims of a request, for a layer that has verified its token.
+    pub fn set(self, request: &mut Request) {
+        if let Some(slot) = request.extensions().get::<RemoteUserSlot>() {
+            let _ = slot.0.claims.set(self.clone());
+        }
+        request.extensions_mut().insert(self);
     }
 }

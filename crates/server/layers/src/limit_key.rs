@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use apus_conditions::{Fact, FactKind, FactStage, Facts, GeoDatabases, RequestFacts, ValueType};
-use apus_http::{HeaderName, Request};
+use apus_http::{HeaderName, Request, TlsFingerprints};
 use smallvec::SmallVec;
 
 use crate::client_network::client_network;
@@ -219,6 +219,9 @@ impl KeyPart {
             ValueType::Text | ValueType::Word(_) | ValueType::Path | ValueType::Host
         );
         let is_text = is_text || fact.kind() == FactKind::GeoSystem;
+        if fact.kind() == FactKind::TlsFingerprint {
+            TlsFingerprints::want();
+        }
         if is_text && fact.kind().stage() != FactStage::Response {
             Ok(Self::Fact(fact))
         } else {

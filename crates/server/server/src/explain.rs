@@ -153,6 +153,8 @@ fn request(
             Some(TlsInfo {
                 version: TlsVersion::Tls13,
                 cipher: "TLS_AES_256_GCM_SHA384",
+                alpn: None,
+                fingerprint: None,
                 server_name: name.map(Into::into),
                 certificate_names: settings
                     .certificate_names(name)

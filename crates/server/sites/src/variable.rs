@@ -3,7 +3,7 @@
 use std::fmt;
 
 use apus_conditions::BotClaim;
-use apus_http::{RemoteUser, Request, Version};
+use apus_http::{RemoteUser, Request, TlsFingerprints, Version};
 
 /// A variable of a request: `$host`, `$http_NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,9 @@ enum KnownVariable {
     SslProtocol,
     SslCipher,
     SslServerName,
+    SslAlpn,
+    SslFingerprint,
+    SslClientIssuer,
     SslClientSubject,
     SslClientSerial,
     Field(Box<str>),
@@ -143,6 +146,21 @@ const VARIABLES: &[(VariableDescription, KnownVariable)] = {
             V::SslClientSubject,
         ),
         described(
+            "ssl_alpn_protocol",
+            "the protocol that ALPN selected",
+            V::SslAlpn,
+        ),
+        described(
+            "ssl_ja4",
+            "the fingerprint JA4 of the client's TLS",
+            V::SslFingerprint,
+        ),
+        described(
+            "ssl_client_i_dn",
+            "the issuer of the verified client certificate",
+            V::SslClientIssuer,
+        ),
+        described(
             "ssl_client_serial",
             "the serial number of the verified client certificate",
             V::SslClientSerial,
@@ -176,6 +194,9 @@ impl RequestVariable {
     pub fn named(name: &str) -> Option<Self> {
         let known = VARIABLES.iter().find(|(known, _)| known.name == name);
         if let Some((_, variable)) = known {
+            if *variable == KnownVariable::SslFingerprint {
+                TlsFingerprints::want();
+            }
             return Some(Self(variable.clone()));
         }
         let field = name
@@ -253,6 +274,9 @@ impl RequestVariable {
             V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),
             V::SslCipher => uri(tls.map(|tls| tls.cipher), out),
             V::SslServerName => uri(tls.and_then(|tls| tls.server_name.as_deref()), out),
+            V::SslAlpn => uri(tls.and_then(|tls| tls.alpn), out),
+            V::SslFingerprint => uri(tls.and_then(|tls| tls.fingerprint.as_deref()), out),
+            V::SslClientIssuer => text(certificate().map(|known| &*known.issuer), out),
             V::SslClientSubject => text(certificate().map(|known| &*known.subject), out),
             V::SslClientSerial => text(certificate().map(|known| &*known.serial), out),
             V::Field(name) => match request.headers().get(&**name) {

@@ -154,6 +154,8 @@ impl RequestBuilder {
                 tls: self.certificate_names.map(|names| TlsInfo {
                     version: TlsVersion::Tls13,
                     cipher: "TLS13_AES_128_GCM_SHA256",
+                    alpn: None,
+                    fingerprint: None,
                     server_name: None,
                     certificate_names: names.into(),
                     client_certificate: None,

@@ -1,17 +1,19 @@
 //! TLS handshakes of a server that picks the site by the ClientHello.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use apus_http::{ClientCertificate, Peer, TlsInfo, TlsVersion};
+use apus_codec::client_hello::ja4_of_records;
+use apus_http::{ClientCertificate, Peer, TlsFingerprints, TlsInfo, TlsVersion};
 use apus_tokens::Hexadecimal;
 use apus_transport::buffers::BufferPool;
 use apus_transport::tls::TlsStream;
 use apus_transport::{StreamSocket, Transport};
 use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Connection, ProtocolVersion, ServerConnection};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::settings::{
     CHALLENGE_PROTOCOL, HandshakeClient, OnDemandLookup, TlsSettings, TlsSiteConfig,
@@ -34,6 +36,9 @@ const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 /// The response to a client that speaks HTTP without TLS to a TLS port.
 const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
     content-length: 49\r\nconnection: close\r\n\r\nThis port speaks HTTPS. Use https:// to reach it\n";
+
+/// The longest beginning of a connection that is kept for a fingerprint.
+const MAX_FINGERPRINTED: usize = 64 * 1024;
 
 /// A connection whose handshake is complete.
 pub(crate) struct AcceptedTls {
@@ -67,10 +72,16 @@ pub(crate) async fn accept(
     // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
     let mut behind = Vec::new();
+    let mut fingerprint = None;
     let begun = match hello {
         Err(refusal) => Err(refusal),
-        Ok((accepted, rest)) => {
+        Ok(AcceptedHello {
+            accepted,
+            rest,
+            fingerprint: found,
+        }) => {
             behind = rest;
+            fingerprint = found;
             let hello = accepted.client_hello();
             let on_demand = if is_challenge(&hello) {
                 OnDemandLookup::NotCovered
@@ -128,7 +139,10 @@ pub(crate) async fn accept(
         ));
     };
     Ok(AcceptedTls {
-        info: tls_info(&stream, &site),
+        info: TlsInfo {
+            fingerprint,
+            ..tls_info(&stream, &site)
+        },
         transport: Transport::Tls(stream),
         has_http3: site.quic.is_some(),
     })
@@ -172,16 +186,27 @@ impl From<io::Error> for HandshakeRefusal {
     }
 }
 
+/// A ClientHello.
+struct AcceptedHello {
+    accepted: Box<Accepted>,
+    /// The bytes behind it that rustls does not have yet.
+    rest: Vec<u8>,
+    /// Its fingerprint, if something asks for it.
+    fingerprint: Option<Arc<str>>,
+}
+
 /// Reads the ClientHello, and returns it with the bytes behind it that rustls does not have yet.
 async fn read_hello(
     socket: &mut StreamSocket,
     slot: &ConnectionSlot,
     buffers: &BufferPool,
     early: Vec<u8>,
-) -> Result<(Box<Accepted>, Vec<u8>), HandshakeRefusal> {
+) -> Result<AcceptedHello, HandshakeRefusal> {
     let mut acceptor = Acceptor::default();
     let mut input = early;
     let mut first = true;
+    // A copy, as rustls does not tell the order of extensions, nor which ones it does not know.
+    let mut records = TlsFingerprints::are_wanted().then(Vec::new);
     loop {
         if input.is_empty() {
             slot.wait(|cx| {
@@ -205,6 +230,12 @@ async fn read_hello(
         if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
             return Err(HandshakeRefusal::new("HTTP without TLS", CLEAR_TEXT));
         }
+        if let Some(copy) = &mut records {
+            copy.extend_from_slice(&input);
+            if copy.len() > MAX_FINGERPRINTED {
+                records = None;
+            }
+        }
         let mut unread = input.as_slice();
         while !unread.is_empty() {
             // rustls takes a few KB at once, and more of a message that it knows to be incomplete only.
@@ -215,7 +246,13 @@ async fn read_hello(
                 Ok(Some(accepted)) => {
                     let rest = unread.to_vec();
                     buffers.put(input);
-                    return Ok((Box::new(accepted), rest));
+                    return Ok(AcceptedHello {
+                        accepted: Box::new(accepted),
+                        rest,
+                        fingerprint: records
+                            .and_then(|records| ja4_of_records(&records))
+                            .map(Into::into),
+                    });
                 }
                 Ok(None) => {}
                 Err(refused) => return Err(HandshakeRefusal::by_alert(refused)),
@@ -329,6 +366,8 @@ fn tls_info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
             .negotiated_cipher_suite()
             .and_then(|suite| suite.suite().as_str())
             .unwrap_or("unknown"),
+        alpn: session.alpn_protocol().and_then(http_protocol),
+        fingerprint: None,
         server_name: match session {
             Connection::Server(session) => session
                 .server_name()
@@ -344,6 +383,12 @@ fn tls_info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
     }
 }
 
+/// A protocol of ALPN, if it is one of HTTP.
+pub(super) fn http_protocol(name: &[u8]) -> Option<&'static str> {
+    let known = ["h2", "http/1.1", "h3", "http/1.0"];
+    known.into_iter().find(|known| known.as_bytes() == name)
+}
+
 /// The identity in a verified client certificate.
 pub(super) fn identity(der: &[u8]) -> Option<ClientCertificate> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
@@ -351,5 +396,31 @@ pub(super) fn identity(der: &[u8]) -> Option<ClientCertificate> {
         der: der.into(),
         subject: certificate.subject().to_string(),
         serial: format!("{:X}", Hexadecimal(certificate.raw_serial())),
+        issuer: certificate.issuer().to_string(),
+        names: alternative_names(&certificate),
     })
+}
+
+/// The alternative names of the subject; none if they cannot be read.
+fn alternative_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let found = certificate.subject_alternative_name().ok().flatten();
+    let names = found.map(|extension| extension.value.general_names.iter());
+    names
+        .into_iter()
+        .flatten()
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+                Some((*name).to_owned())
+            }
+            GeneralName::IPAddress(bytes) => ip_address(bytes).map(|ip| ip.to_string()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(bytes.into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(Into::into)
 }

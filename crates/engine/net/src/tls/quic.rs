@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use apus_http::{TlsInfo, TlsVersion};
+use apus_codec::client_hello::{TlsTransport, ja4};
+use apus_http::{TlsFingerprints, TlsInfo, TlsVersion};
 use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
 
-use super::handshake::identity;
+use super::handshake::{http_protocol, identity};
 use super::settings::{HandshakeClient, OnDemandLookup, TlsSettings};
 use super::site_quic::{QuicSite, SiteQuic};
 
@@ -25,6 +26,13 @@ impl SelectServerTls for TlsSettings {
         };
         quic.map(|SiteQuic(tls)| tls)
     }
+
+    fn fingerprint(&self, client_hello: &[u8]) -> Option<Arc<str>> {
+        if !TlsFingerprints::are_wanted() {
+            return None;
+        }
+        ja4(client_hello, TlsTransport::Quic).map(Into::into)
+    }
 }
 
 /// The result of the handshake of a connection; `None` before the site is selected.
@@ -37,6 +45,8 @@ pub(crate) fn quic_tls_info(connection: &QuicConnection) -> Option<TlsInfo> {
     Some(TlsInfo {
         version: TlsVersion::Tls13,
         cipher: handshake.cipher.unwrap_or("unknown"),
+        alpn: handshake.protocol.as_deref().and_then(http_protocol),
+        fingerprint: handshake.fingerprint,
         server_name: handshake
             .server_name
             .map(|name| name.trim_end_matches('.').into()),

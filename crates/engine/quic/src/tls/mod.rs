@@ -42,6 +42,7 @@ pub(crate) fn handshake(session: &dyn TlsSession) -> Option<QuicHandshake> {
         server_name: None,
         server_tls: None,
         cipher: None,
+        fingerprint: None,
         is_resumed: client.handshake_kind() == Some(HandshakeKind::Resumed),
     })
 }
@@ -93,6 +94,8 @@ pub struct QuicHandshake {
     pub server_tls: Option<Arc<QuicServerTls>>,
     /// The cipher suite; `None` at a client.
     pub cipher: Option<&'static str>,
+    /// The fingerprint of the client that [`SelectServerTls::fingerprint`] made; `None` at a client.
+    pub fingerprint: Option<Arc<str>>,
     /// Whether a session was resumed.
     pub is_resumed: bool,
 }

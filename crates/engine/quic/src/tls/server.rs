@@ -25,6 +25,11 @@ pub trait SelectServerTls: Send + Sync + 'static {
         server_name: Option<&str>,
         client: Option<IpAddr>,
     ) -> Option<Arc<QuicServerTls>>;
+
+    /// A fingerprint of the client for [`QuicHandshake::fingerprint`](super::QuicHandshake::fingerprint), by its ClientHello. By default none.
+    fn fingerprint(&self, _client_hello: &[u8]) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// TLS of one site: certificates, rules for client certificates, ALPN protocols and sessions.

@@ -43,6 +43,7 @@ enum Stage {
     Selected {
         version: QuicVersion,
         tls: Arc<QuicServerTls>,
+        fingerprint: Option<Arc<str>>,
         connection: Box<Connection>,
     },
     /// The handshake is complete, and all is written: the state of TLS, some kilobytes, is not needed any more.
@@ -85,11 +86,14 @@ impl ServerSession {
 
     /// Facts of the handshake, once the site is selected.
     pub(super) fn handshake(&self) -> Option<QuicHandshake> {
-        let (tls, connection) = match &self.stage {
+        let (tls, fingerprint, connection) = match &self.stage {
             Stage::Hello { .. } => return None,
             Stage::Selected {
-                tls, connection, ..
-            } => (tls, connection),
+                tls,
+                fingerprint,
+                connection,
+                ..
+            } => (tls, fingerprint, connection),
             Stage::Complete(complete) => return Some(complete.facts.clone()),
         };
         Some(QuicHandshake {
@@ -99,6 +103,7 @@ impl ServerSession {
             cipher: connection
                 .negotiated_cipher_suite()
                 .and_then(|suite| suite.suite().as_str()),
+            fingerprint: fingerprint.clone(),
             is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         })
     }
@@ -127,9 +132,11 @@ impl TlsSession for ServerSession {
                     .map(|connection| Box::new(Connection::Server(connection)))
                     .map_err(|error| alert(INTERNAL_ERROR, &error.to_string()))?;
                 TlsSession::read(&mut *connection, &reader.bytes)?;
+                let fingerprint = self.sites.fingerprint(&reader.bytes);
                 self.stage = Stage::Selected {
                     version,
                     tls,
+                    fingerprint,
                     connection,
                 };
                 Ok(())

@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{RemoteUser, Request, ResponseFuture};
+use apus_http::{RemoteUser, Request, ResponseFuture, VerifiedClaims};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::de::DeserializeOwned;
 
@@ -290,10 +292,13 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
     fn grant(token: &str, result: Result<T, TokenRefusal>) -> Result<AccessGrant, Error> {
         let error = match result {
             Ok(claims) => {
-                let user = user(token);
+                let (user, verified) = (user(token), payload(token));
                 return Ok(AccessGrant::of_user(move |request| {
                     if let Some(user) = user {
                         user.set(request);
+                    }
+                    if let Some(verified) = verified {
+                        verified.set(request);
                     }
                     request.extensions_mut().insert(Claims(claims));
                 }));
@@ -358,6 +363,14 @@ fn user(token: &str) -> Option<RemoteUser> {
         name: claims.sub.into(),
         scheme: "Bearer",
     })
+}
+
+/// The claims of a token that was verified.
+fn payload(token: &str) -> Option<VerifiedClaims> {
+    let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    String::from_utf8(bytes)
+        .ok()
+        .map(|text| VerifiedClaims(text.into()))
 }
 
 impl<T> Clone for JwtAuth<T> {

@@ -40,6 +40,8 @@ fn with_certificate(connection: &mut ConnectionInfo, subject: Option<&str>) {
     connection.tls = Some(TlsInfo {
         version: TlsVersion::Tls13,
         cipher: "TLS13_AES_128_GCM_SHA256",
+        alpn: None,
+        fingerprint: None,
         server_name: None,
         certificate_names: [].into(),
         client_certificate: subject.map(|subject| {
@@ -47,6 +49,8 @@ fn with_certificate(connection: &mut ConnectionInfo, subject: Option<&str>) {
                 der: Box::new([]),
                 subject: subject.to_owned(),
                 serial: "0a".to_owned(),
+                issuer: String::new(),
+                names: Vec::new(),
             })
         }),
     });

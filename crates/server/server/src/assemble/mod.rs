@@ -679,6 +679,8 @@ mod tests {
             let tls = TlsInfo {
                 version: TlsVersion::Tls13,
                 cipher: "TLS13_AES_128_GCM_SHA256",
+                alpn: None,
+                fingerprint: None,
                 server_name: Some(name.into()),
                 certificate_names: Arc::new(["*.example".into()]),
                 client_certificate: None,

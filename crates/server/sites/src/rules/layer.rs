@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use apus_handler::error_page::{error_page, lacks_body};
 use apus_handler::middleware::{Middleware, Next};
-use apus_http::{Request, Response, ResponseFuture};
+use apus_http::{RemoteUserSlot, Request, Response, ResponseFuture};
 use apus_transport::coarse_now;
 
 use super::hold::Hold;
@@ -101,7 +101,7 @@ impl LayerCall {
     /// Responds, or passes the request on and asks the rules for responses.
     fn proceed(
         mut self,
-        request: Request,
+        mut request: Request,
         response: Option<Response>,
         next: Next,
     ) -> ResponseFuture {
@@ -112,6 +112,10 @@ impl LayerCall {
             return next
                 .call(request)
                 .map(move |made| changed(made, &self.changes));
+        }
+        // A layer behind this one may authenticate the user.
+        if request.extensions().get::<RemoteUserSlot>().is_none() {
+            request.extensions_mut().insert(RemoteUserSlot::default());
         }
         let mut copy = request.without_body();
         *copy.extensions_mut() = request.extensions().clone();

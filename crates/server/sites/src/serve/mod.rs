@@ -104,16 +104,18 @@ impl SiteService {
         let has_accel = locations.iter().any(|location| location.accel.is_some());
         let observer = site.observer.as_ref().map(|observer| observer.worker());
         let has_layers = |location: &LocationState| !location.layers.is_empty();
-        let observes_users = observer
-            .as_ref()
-            .is_some_and(|observer| observer.needs_user())
-            && (locations.iter().any(has_layers) || has_layers(&default_location));
         let rules: Box<[WorkerRules]> = site.rules.iter().map(WorkerRules::new).collect();
         let has_rules =
             !rules.is_empty() || locations.iter().any(|location| !location.rules.is_empty());
         let mut all_rules = locations.iter().flat_map(|location| location.rules.iter());
         let has_response_rules = rules.iter().any(WorkerRules::are_for_responses)
             || all_rules.any(WorkerRules::are_for_responses);
+        let is_logged = observer
+            .as_ref()
+            .is_some_and(|observer| observer.needs_user());
+        // Rules for responses may ask for the user, too.
+        let observes_users = (is_logged || has_response_rules)
+            && (locations.iter().any(has_layers) || has_layers(&default_location));
         let mut redirecting = locations.iter();
         let has_slash_redirects = redirecting.any(|location| location.redirects_to_slash);
         Self(Rc::new(SiteState {

@@ -31,6 +31,8 @@ fn response_to(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> 
             der: Box::new([]),
             subject: subject.to_owned(),
             serial: "0a".to_owned(),
+            issuer: String::new(),
+            names: Vec::new(),
         })
     });
     let connection = Rc::new(ConnectionInfo {
@@ -38,6 +40,8 @@ fn response_to(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> 
         tls: Some(TlsInfo {
             version: TlsVersion::Tls13,
             cipher: "TLS13_AES_128_GCM_SHA256",
+            alpn: None,
+            fingerprint: None,
             server_name: None,
             certificate_names: [].into(),
             client_certificate: certificate,

@@ -4,6 +4,7 @@ mod access;
 mod access_log;
 mod bans;
 mod bots;
+mod client_facts;
 mod credentials;
 mod forward_auth;
 mod geo;
