@@ -22,6 +22,18 @@ const SPINS: u32 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
+impl Key {
+    /// The key of a hash that nobody outside can predict.
+    pub(crate) fn of_hash(hash: u64) -> Self {
+        // 0 is an empty slot.
+        Self(hash.max(1))
+    }
+
+    pub(crate) fn hash(self) -> u64 {
+        self.0
+    }
+}
+
 /// A value for each key.
 #[derive(Debug)]
 pub struct KeyTable {
@@ -82,8 +94,7 @@ impl KeyTable {
 
     /// The key of these parts, such as a limit and an address.
     pub fn key(&self, parts: impl Hash) -> Key {
-        // 0 is an empty slot.
-        Key(self.hasher.hash_one(parts).max(1))
+        Key::of_hash(self.hasher.hash_one(parts))
     }
 
     /// Changes the value of a key, which is `None` at first and after it gave way. `change` returns the new value, or an error
@@ -143,15 +154,21 @@ impl KeyTable {
             keeps_by_value: self.keeps_by_value,
             ..Self::new(keys)
         };
-        for bucket in &self.buckets {
-            for (slot, key) in bucket.keys.iter().enumerate() {
-                let key = Key(key.load(Ordering::Acquire));
-                if let Some((_, value)) = bucket.held(slot, key).filter(|_| key.0 != 0) {
-                    let _ = resized.update(key, |_| Ok::<_, Infallible>(value));
-                }
-            }
+        for (key, value) in self.entries() {
+            let _ = resized.update(key, |_| Ok::<_, Infallible>(value));
         }
         resized
+    }
+
+    /// The keys with their values.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
+        self.buckets.iter().flat_map(|bucket| {
+            bucket.keys.iter().enumerate().filter_map(|(slot, key)| {
+                let key = Key(key.load(Ordering::Acquire));
+                let (_, value) = bucket.held(slot, key).filter(|_| key.0 != 0)?;
+                Some((key, value))
+            })
+        })
     }
 
     /// The keys that it has.

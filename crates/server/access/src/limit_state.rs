@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::concurrency::ConcurrencyTable;
 use crate::key_table::KeyTable;
+use crate::quota::QuotaTable;
 
 /// What a limit has counted, for all workers.
 #[derive(Debug)]
@@ -16,10 +17,21 @@ pub struct LimitState {
     pub times: KeyTable,
     /// What runs at once.
     pub running: Arc<ConcurrencyTable>,
+    /// What was used of quotas, if it is a quota.
+    pub quotas: Option<Arc<QuotaTable>>,
     /// The decisions.
     pub counters: Arc<LimitCounters>,
-    keys: usize,
+    size: LimitSize,
     partitions: RandomState,
+}
+
+/// About how many keys a state remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitSize {
+    /// Keys of rates; 0 for a limit that remembers no more than what runs.
+    pub rates: usize,
+    /// Keys of quotas; `None` if it is no quota.
+    pub quotas: Option<usize>,
 }
 
 /// The decisions of a limit.
@@ -71,12 +83,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl LimitState {
     /// A state that remembers about this many keys.
-    pub fn new(keys: usize) -> Self {
+    pub fn new(size: LimitSize) -> Self {
         Self {
-            times: KeyTable::new(keys),
+            times: KeyTable::new(size.rates),
             running: Arc::default(),
+            quotas: size.quotas.map(|keys| Arc::new(QuotaTable::new(keys))),
             counters: Arc::default(),
-            keys,
+            size,
             partitions: RandomState::new(),
         }
     }
@@ -87,12 +100,18 @@ impl LimitState {
     }
 
     /// As this one, with room for another number of keys.
-    fn resized(&self, keys: usize) -> Self {
+    fn resized(&self, size: LimitSize) -> Self {
+        let quotas = size.quotas.map(|keys| match &self.quotas {
+            Some(table) if self.size.quotas == Some(keys) => Arc::clone(table),
+            Some(table) => Arc::new(table.resized(keys)),
+            None => Arc::new(QuotaTable::new(keys)),
+        });
         Self {
-            times: self.times.resized(keys),
+            times: self.times.resized(size.rates),
             running: Arc::clone(&self.running),
+            quotas,
             counters: Arc::clone(&self.counters),
-            keys,
+            size,
             partitions: self.partitions.clone(),
         }
     }
@@ -148,7 +167,7 @@ impl LimitCounters {
 }
 
 /// Which limit of a configuration a state belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId {
     /// The site; `None` for a limit of all sites together.
     pub site: Option<String>,
@@ -167,19 +186,37 @@ pub struct LimitStates(Mutex<Vec<(LimitId, Weak<LimitState>)>>);
 
 impl LimitStates {
     /// The state of a limit that is to remember about this many keys.
-    pub fn state(&self, id: &LimitId, keys: usize) -> Arc<LimitState> {
+    pub fn state(&self, id: &LimitId, size: LimitSize) -> Arc<LimitState> {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         states.retain(|(_, state)| state.strong_count() > 0);
         // The latest is the one in use.
         let mut known = states.iter().rev().filter(|(known, _)| known == id);
         let known = known.find_map(|(_, state)| state.upgrade());
         let state = match known {
-            Some(known) if known.keys == keys => return known,
-            Some(other) => Arc::new(other.resized(keys)),
-            None => Arc::new(LimitState::new(keys)),
+            Some(known) if known.size == size => return known,
+            Some(other) => Arc::new(other.resized(size)),
+            None => Arc::new(LimitState::new(size)),
         };
         states.push((id.clone(), Arc::downgrade(&state)));
         state
+    }
+
+    /// The quotas of the configuration in use.
+    pub fn quotas(&self) -> Vec<(LimitId, Arc<QuotaTable>)> {
+        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas: Vec<(LimitId, Arc<QuotaTable>)> = Vec::new();
+        for (id, state) in states.iter().rev() {
+            let Some(state) = state.upgrade() else {
+                continue;
+            };
+            // The latest is the one in use.
+            if let Some(table) = &state.quotas
+                && !quotas.iter().any(|(known, _)| known == id)
+            {
+                quotas.push((id.clone(), Arc::clone(table)));
+            }
+        }
+        quotas
     }
 }
 
@@ -188,6 +225,13 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+
+    fn size(rates: usize) -> LimitSize {
+        LimitSize {
+            rates,
+            quotas: None,
+        }
+    }
 
     fn id(name: &str, key: &str) -> LimitId {
         LimitId {
@@ -201,23 +245,29 @@ mod tests {
     #[test]
     fn a_limit_of_the_same_id_continues_as_long_as_a_configuration_has_it() {
         let states = LimitStates::default();
-        let first = states.state(&id("a", "client"), 100);
+        let first = states.state(&id("a", "client"), size(100));
         let key = first.times.key("k");
         let _ = first.times.update(key, |_| Ok::<_, Infallible>(7));
         first.counters.count(LimitOutcome::Refused);
-        assert!(Arc::ptr_eq(&first, &states.state(&id("a", "client"), 100)));
+        assert!(Arc::ptr_eq(
+            &first,
+            &states.state(&id("a", "client"), size(100))
+        ));
         for (name, key) in [("b", "client"), ("a", "host")] {
-            assert!(!Arc::ptr_eq(&first, &states.state(&id(name, key), 100)));
+            assert!(!Arc::ptr_eq(
+                &first,
+                &states.state(&id(name, key), size(100))
+            ));
         }
-        let larger = states.state(&id("a", "client"), 1000);
+        let larger = states.state(&id("a", "client"), size(1000));
         assert_eq!(larger.times.value(key), Some(7));
         assert_eq!(larger.counters.counts().refused, 1);
         assert!(Arc::ptr_eq(
             &larger,
-            &states.state(&id("a", "client"), 1000)
+            &states.state(&id("a", "client"), size(1000))
         ));
         drop((first, larger));
-        let anew = states.state(&id("a", "client"), 100);
+        let anew = states.state(&id("a", "client"), size(100));
         assert_eq!(anew.times.value(anew.times.key("k")), None);
     }
 

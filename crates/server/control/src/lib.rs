@@ -83,6 +83,18 @@ pub enum ControlRequest {
         /// The address or network, as it was banned.
         network: String,
     },
+    /// Lists what clients have used of quotas.
+    LimitList {
+        /// Only of limits with this name.
+        name: Option<String>,
+    },
+    /// Gives a key of a quota the whole quota again. The response is sent when that would survive a crash.
+    LimitReset {
+        /// The name of the limit.
+        name: String,
+        /// The key; `None`: all.
+        key: Option<String>,
+    },
     /// Purges stored responses. The response is sent when the purge would survive a crash.
     CachePurge {
         /// Only of the site with this name.

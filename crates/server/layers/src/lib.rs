@@ -2,7 +2,7 @@
 //!
 //! # The layers
 //!
-//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `concurrent_requests`, `bandwidth_limit` (by `paced_body`), `timeout`, `request_id`, `log`,
+//! One file each: `cors`, `security_headers`, `hsts`, `force_https`, `rate_limit`, `quota_limit` (both by `counted_units`), `concurrent_requests`, `bandwidth_limit` (by `paced_body`), `timeout`, `request_id`, `log`,
 //! `maintenance`, `challenge`, `bots`, `metrics`, `etag`, `readiness`, `catch_panic`, `network_access`, `client_certificate`, `referers`. `access` has what the checks of
 //! clients have in common, and `any_of` combines them. [`auth`] has Basic authentication, the users of an `htpasswd` file
 //! (`users`), hashes of passwords (`password`, `legacy_hashes`), JWT and the keys of issuers (`key_set`, `remote_key_set`), forward
@@ -63,6 +63,8 @@ mod client_wait;
 #[cfg(feature = "rate-limit")]
 mod concurrent_requests;
 mod cors;
+#[cfg(feature = "rate-limit")]
+mod counted_units;
 #[cfg(feature = "etag")]
 mod etag;
 mod force_https;
@@ -78,6 +80,8 @@ mod network_access;
 #[cfg(feature = "rate-limit")]
 mod paced_body;
 #[cfg(feature = "rate-limit")]
+mod quota_limit;
+#[cfg(feature = "rate-limit")]
 mod rate_limit;
 mod readiness;
 mod referers;
@@ -87,6 +91,8 @@ mod timeout;
 
 pub use access::{AccessCheck, AccessDecision, AccessGrant};
 pub use any_of::AnyOf;
+#[cfg(feature = "rate-limit")]
+pub use apus_access::{QuotaWindow, TimeZone};
 #[cfg(feature = "bots")]
 pub use apus_conditions::{BotClaim, BotProof};
 #[cfg(feature = "rate-limit")]
@@ -107,13 +113,15 @@ pub use etag::Etag;
 pub use force_https::ForceHttps;
 pub use hsts::{Hsts, HstsField};
 #[cfg(feature = "rate-limit")]
-pub use limit::LimitHandle;
+pub use limit::{LimitHandle, QuotaKeyUsage, QuotaReport};
 #[cfg(feature = "rate-limit")]
 pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;
 pub use maintenance::{Maintenance, MaintenanceState, MaintenanceSwitch};
 pub use metrics::{Metrics, MetricsHandler};
 pub use network_access::NetworkAccess;
+#[cfg(feature = "rate-limit")]
+pub use quota_limit::QuotaLimit;
 #[cfg(feature = "rate-limit")]
 pub use rate_limit::RateLimit;
 pub use readiness::Readiness;

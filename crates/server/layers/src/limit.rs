@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use apus_access::{Bans, LimitCounts, LimitId, LimitOutcome, LimitState, LimitStates, Rate};
+use apus_access::{
+    Bans, Key, LimitCounts, LimitId, LimitOutcome, LimitSize, LimitState, LimitStates,
+    QuotaCalendar, QuotaUsage, Rate,
+};
 use apus_handler::{Error, ErrorTemplate, Rendering};
 use apus_http::response_head::decimal;
 use apus_http::trace::{self, Step, StepKind};
@@ -33,10 +36,46 @@ pub struct LimitHandle {
     /// About how many keys it remembers; 0 for a limit that remembers no more than what runs.
     pub(crate) keys: usize,
     pub(crate) is_dry_run: bool,
+    /// What a quota is of; `None` if it is none.
+    pub(crate) quota: Option<QuotaTerms>,
     ban: Option<LimitBan>,
     state: Arc<OnceLock<Arc<LimitState>>>,
     /// The error of a refusal, made at the first one.
     refusal: Arc<OnceLock<ErrorTemplate>>,
+}
+
+/// What a quota is of.
+#[derive(Clone)]
+pub(crate) struct QuotaTerms {
+    pub(crate) calendar: Arc<QuotaCalendar>,
+    /// What is counted.
+    pub(crate) unit: &'static str,
+    /// How much, without tiers.
+    pub(crate) units: u64,
+}
+
+/// What was used of a quota in the current window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaReport {
+    /// How much each key may use, without tiers.
+    pub units: u64,
+    /// What is counted: requests, responses or bytes.
+    pub unit: &'static str,
+    /// `hour`, `day` or `month`.
+    pub window: &'static str,
+    /// The time until all keys have their whole quota again.
+    pub resets_in: Duration,
+    /// The keys that have used something, those that used most first.
+    pub keys: Vec<QuotaKeyUsage>,
+}
+
+/// What a key has used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaKeyUsage {
+    /// The value of the key, without characters that a terminal would obey. One that may be a secret is `#` and a number.
+    pub key: String,
+    /// The units that it has used.
+    pub used: u64,
 }
 
 /// The ban of clients that a limit refuses too often.
@@ -65,6 +104,7 @@ impl LimitHandle {
             key: LimitKey::client(),
             keys,
             is_dry_run: false,
+            quota: None,
             ban: None,
             state: Arc::default(),
             refusal: Arc::default(),
@@ -145,9 +185,16 @@ impl LimitHandle {
             site: site.map(str::to_owned),
             location: location.map(str::to_owned),
             name: self.name.to_string(),
-            key: self.key.to_string(),
+            key: match &self.quota {
+                None => self.key.to_string(),
+                // Another window has other numbers, and bytes are no requests.
+                Some(terms) => {
+                    let window = terms.calendar.window().name();
+                    format!("{}, {} in a {window}", self.key, terms.unit)
+                }
+            },
         };
-        self.state.get_or_init(|| states.state(&id, self.keys));
+        self.state.get_or_init(|| states.state(&id, self.size()));
     }
 
     /// What it has decided so far.
@@ -158,7 +205,66 @@ impl LimitHandle {
 
     pub(crate) fn state(&self) -> &Arc<LimitState> {
         self.state
-            .get_or_init(|| Arc::new(LimitState::new(self.keys)))
+            .get_or_init(|| Arc::new(LimitState::new(self.size())))
+    }
+
+    fn size(&self) -> LimitSize {
+        match &self.quota {
+            None => LimitSize {
+                rates: self.keys,
+                quotas: None,
+            },
+            Some(_) => LimitSize {
+                rates: self.ban.as_ref().map_or(0, |_| REMEMBERED_KEYS),
+                quotas: Some(self.keys),
+            },
+        }
+    }
+
+    /// What was used of a quota in the current window; `None` if it is none.
+    pub fn quota_report(&self) -> Option<QuotaReport> {
+        let terms = self.quota.as_ref()?;
+        let now = apus_clock::unix_time();
+        let period = terms.calendar.period(now);
+        let table = self.state.get().and_then(|state| state.quotas.as_ref());
+        let usage = table.map_or_else(Vec::new, |table| table.usage());
+        let mut keys: Vec<QuotaKeyUsage> = usage
+            .into_iter()
+            .map(|usage| QuotaKeyUsage {
+                used: usage.used(period),
+                key: match usage.name {
+                    Some(name) => name.into(),
+                    None => numbered(usage.key),
+                },
+            })
+            .filter(|usage| usage.used > 0)
+            .collect();
+        keys.sort_by(|one, other| (other.used, &one.key).cmp(&(one.used, &other.key)));
+        Some(QuotaReport {
+            units: terms.units,
+            unit: terms.unit,
+            window: terms.calendar.window().name(),
+            resets_in: period.left(now),
+            keys,
+        })
+    }
+
+    /// Gives a key its whole quota again, or all keys. The key is its text, or what [`LimitHandle::quota_report`] calls it. Returns how many
+    /// keys had used something.
+    pub fn reset_quota(&self, key: Option<&str>) -> usize {
+        let Some(table) = self.state.get().and_then(|state| state.quotas.as_ref()) else {
+            return 0;
+        };
+        let usage = table.usage();
+        let is_meant = |usage: &&QuotaUsage| match key {
+            None => true,
+            Some(text) => usage.name.as_deref() == Some(text) || numbered(usage.key) == text,
+        };
+        let mut keys: Vec<Key> = usage.iter().filter(is_meant).map(QuotaUsage::key).collect();
+        if let Some(bytes) = key.and_then(|text| self.key.bytes_of(text)) {
+            keys.push(table.key(&bytes));
+        }
+        keys.into_iter().filter(|key| table.reset(*key)).count()
     }
 
     /// Counts a decision, and logs refusals in a line for many.
@@ -222,7 +328,10 @@ impl LimitHandle {
 
     fn refusal_error(&self, status: StatusCode) -> Error {
         let template = self.refusal.get_or_init(|| {
-            let detail = "there were too many requests; please wait a moment";
+            let detail = match self.quota {
+                None => "there were too many requests; please wait a moment",
+                Some(_) => "the quota is used up",
+            };
             ErrorTemplate::new(
                 Error::new(status, detail)
                     .kind(QUOTA_EXCEEDED)
@@ -329,6 +438,11 @@ impl fmt::Debug for LimitHandle {
             .field("is_dry_run", &self.is_dry_run)
             .finish_non_exhaustive()
     }
+}
+
+/// What a key is called whose value may be a secret.
+fn numbered(key: u64) -> String {
+    format!("#{key:016x}")
 }
 
 /// Waits for a time that nobody can set but a test.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use apus_conditions::{Fact, FactKind, FactStage, Facts, GeoDatabases, RequestFacts, ValueType};
@@ -147,6 +147,11 @@ impl LimitKey {
         matches!(&self.kind, KeyKind::Parts(parts) if parts.contains(&KeyPart::Client))
     }
 
+    /// Whether it tells connections apart.
+    pub fn has_connection(&self) -> bool {
+        matches!(&self.kind, KeyKind::Parts(parts) if parts.contains(&KeyPart::Connection))
+    }
+
     /// Whether it is one text, so that other rates can be given to some of its values.
     pub fn is_one_text(&self) -> bool {
         matches!(&self.kind, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Fact(_)]))
@@ -197,6 +202,51 @@ impl LimitKey {
     }
 }
 
+impl LimitKey {
+    /// What people call the value of a request; `None` if it may be a secret, as a field, a cookie or a parameter.
+    pub(crate) fn shown(&self, request: &Request, value: &KeyValue) -> Option<String> {
+        let KeyKind::Parts(parts) = &self.kind else {
+            return None;
+        };
+        if matches!(**parts, [KeyPart::All]) {
+            return Some("all".to_owned());
+        }
+        if value.is_plain {
+            return KeyPart::Client.shown(request);
+        }
+        let shown = |part: &KeyPart| match (part, &self.geo) {
+            (KeyPart::Fact(fact), Some(geo)) if fact.kind().is_geo() => {
+                let ip = request.client().ip?;
+                match fact.kind() {
+                    FactKind::GeoSystem => geo.system(ip).map(|system| system.to_string()),
+                    kind => geo
+                        .text(kind, ip)
+                        .map(|text| text.escape_debug().to_string()),
+                }
+            }
+            _ => part.shown(request),
+        };
+        let shown: Option<Vec<String>> = parts.iter().map(shown).collect();
+        Some(shown?.join(" "))
+    }
+
+    /// The bytes of the value with this text, of a key of one part.
+    pub(crate) fn bytes_of(&self, text: &str) -> Option<KeyBytes> {
+        let KeyKind::Parts(parts) = &self.kind else {
+            return None;
+        };
+        let ip = || text.split('/').next()?.parse::<IpAddr>().ok();
+        let mut bytes = KeyBytes::new();
+        match &**parts {
+            [KeyPart::Client] => push_number(&mut bytes, CLIENT, client_network(ip()?)),
+            [KeyPart::Network] => push_number(&mut bytes, NETWORK, network(ip()?)),
+            [KeyPart::Fact(_)] => push(&mut bytes, text.as_bytes()),
+            _ => return None,
+        }
+        Some(bytes)
+    }
+}
+
 impl KeyValue {
     /// The text, of a key that is one.
     pub(crate) fn text(&self) -> &[u8] {
@@ -235,16 +285,14 @@ impl KeyPart {
             Self::All => true,
             Self::Client => match request.client().ip {
                 Some(ip) => {
-                    bytes.push(CLIENT);
-                    bytes.extend_from_slice(&client_network(ip).to_le_bytes());
+                    push_number(bytes, CLIENT, client_network(ip));
                     true
                 }
                 None => false,
             },
             Self::Network => match request.client().ip {
                 Some(ip) => {
-                    bytes.push(NETWORK);
-                    bytes.extend_from_slice(&network(ip).to_le_bytes());
+                    push_number(bytes, NETWORK, network(ip));
                     true
                 }
                 None => false,
@@ -255,6 +303,34 @@ impl KeyPart {
                 true
             }
             Self::Fact(fact) => write_fact(fact, request, bytes),
+        }
+    }
+
+    /// What people call the value of a request; `None` if it may be a secret.
+    fn shown(&self, request: &Request) -> Option<String> {
+        match self {
+            Self::All | Self::Connection => None,
+            Self::Client => Some(match request.client().ip?.to_canonical() {
+                IpAddr::V4(ip) => ip.to_string(),
+                IpAddr::V6(ip) => format!("{}/64", Ipv6Addr::from(ip.to_bits() >> 64 << 64)),
+            }),
+            Self::Network => Some(match request.client().ip?.to_canonical() {
+                IpAddr::V4(ip) => format!("{}/24", Ipv4Addr::from(ip.to_bits() >> 8 << 8)),
+                IpAddr::V6(ip) => format!("{}/48", Ipv6Addr::from(ip.to_bits() >> 80 << 80)),
+            }),
+            Self::Fact(fact) => {
+                let is_open = matches!(fact.kind(), FactKind::User | FactKind::Method)
+                    || matches!(fact.kind().value_type(), ValueType::Path | ValueType::Host);
+                let mut shown = None;
+                if is_open {
+                    RequestFacts::new(request).any_text(fact, &mut |value| {
+                        let text = String::from_utf8_lossy(&value);
+                        shown = Some(text.escape_debug().to_string());
+                        true
+                    });
+                }
+                shown
+            }
         }
     }
 }
@@ -272,6 +348,11 @@ fn push(bytes: &mut KeyBytes, text: &[u8]) {
     // With the length, no two lists of texts are the same bytes.
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
     bytes.extend_from_slice(text);
+}
+
+fn push_number(bytes: &mut KeyBytes, kind: u8, number: u128) {
+    bytes.push(kind);
+    bytes.extend_from_slice(&number.to_le_bytes());
 }
 
 /// The network of an address: 24 bits of IPv4, 48 of IPv6.

@@ -155,6 +155,8 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
+    use apus_access::LimitSize;
+
     use super::*;
 
     fn pace(state: &Arc<LimitState>, rate: u64, free: u64) -> Pace {
@@ -184,7 +186,10 @@ mod tests {
         let clock = apus_clock::TestClock::new();
         let _entered = clock.enter();
         clock.freeze();
-        let state = Arc::new(LimitState::new(10));
+        let state = Arc::new(LimitState::new(LimitSize {
+            rates: 10,
+            quotas: None,
+        }));
         let file = FileRange {
             file: Arc::new(std::fs::File::open("/dev/null").unwrap()),
             offset: 5,
@@ -239,7 +244,10 @@ mod tests {
         let clock = apus_clock::TestClock::new();
         let _entered = clock.enter();
         clock.freeze();
-        let state = Arc::new(LimitState::new(10));
+        let state = Arc::new(LimitState::new(LimitSize {
+            rates: 10,
+            quotas: None,
+        }));
         let pace = pace(&state, 1_000_000, 0);
         let mut cancelled = pace.clone().apply(Body::from(vec![7; 1_000_000]));
         assert_eq!(take(&mut cancelled), (50_000, false));

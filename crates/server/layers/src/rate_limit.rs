@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_access::{Key, LimitOutcome, LimitState, Rate, RateDecision};
-use apus_conditions::{Condition, RequestFacts};
+use apus_access::{LimitOutcome, Rate, RateDecision};
+use apus_conditions::Condition;
 use apus_handler::{Error, Middleware, Next, Rendering};
 use apus_http::{HeaderName, Request, Response, ResponseFuture, StatusCode};
 
+use crate::counted_units::CountedUnits;
 use crate::limit::{LimitHandle, Partition, PolicyFields, REMEMBERED_KEYS, sleep};
 use crate::limit_key::{KeyValue, LimitKey};
 
@@ -33,24 +34,6 @@ pub struct RateLimit {
     tiers: Arc<HashMap<Box<[u8]>, RateQuota>>,
     status: StatusCode,
     counted: CountedUnits,
-}
-
-/// What a limit counts.
-#[derive(Clone, Debug)]
-enum CountedUnits {
-    /// Requests, when they come.
-    Requests,
-    /// Responses of which this holds, when they are known.
-    Responses(Arc<Condition>),
-    /// The bytes of the bodies of responses, of all or of those of which this holds, when they were sent.
-    Bytes(Option<Arc<Condition>>),
-}
-
-impl CountedUnits {
-    /// The unit of the quota in fields, if it is none of requests.
-    fn unit(&self) -> Option<&'static str> {
-        matches!(self, Self::Bytes(_)).then_some("content-bytes")
-    }
 }
 
 /// A rate, and the fields that tell it.
@@ -251,23 +234,6 @@ impl RateLimit {
         }
     }
 
-    /// What the response to a request will be charged for.
-    fn charge(&self, request: &Request, rate: Rate, key: Key) -> Option<ResponseCharge> {
-        let needs_request = match &self.counted {
-            CountedUnits::Requests => return None,
-            CountedUnits::Responses(_) => true,
-            CountedUnits::Bytes(condition) => condition.is_some(),
-        };
-        Some(ResponseCharge {
-            request: needs_request.then(|| request.without_body()),
-            began: apus_clock::monotonic(),
-            counted: self.counted.clone(),
-            rate,
-            state: Arc::clone(self.limit.state()),
-            key,
-        })
-    }
-
     fn refusal(&self, wait: Duration, quota: &RateQuota, about: &Refused<'_>) -> Response {
         let mut response = self.limit.refusal(self.status, wait, about.rendering);
         // The whole burst is there after the time until a request may come, and the time of the others.
@@ -278,43 +244,6 @@ impl RateLimit {
             .saturating_sub(rate.interval());
         let headers = response.headers_mut();
         quota.fields.write(headers, about.partition, 0, Some(reset));
-        response
-    }
-}
-
-/// What a response is charged for.
-struct ResponseCharge {
-    /// The request, for conditions.
-    request: Option<Request>,
-    began: Duration,
-    counted: CountedUnits,
-    rate: Rate,
-    state: Arc<LimitState>,
-    key: Key,
-}
-
-impl ResponseCharge {
-    fn of(self, mut response: Response) -> Response {
-        let condition = match &self.counted {
-            CountedUnits::Requests => return response,
-            CountedUnits::Responses(condition) => Some(condition),
-            CountedUnits::Bytes(condition) => condition.as_ref(),
-        };
-        let took = apus_clock::monotonic().saturating_sub(self.began);
-        if let (Some(condition), Some(request)) = (condition, &self.request)
-            && !condition.holds(&RequestFacts::new(request).with_response(&response, took))
-        {
-            return response;
-        }
-        let Self {
-            rate, state, key, ..
-        } = self;
-        let charge = move |units| rate.charge(&state.times, key, units, apus_clock::monotonic());
-        if matches!(self.counted, CountedUnits::Responses(_)) {
-            charge(1);
-        } else {
-            response.on_complete(move |completion| charge(completion.body_bytes));
-        }
         response
     }
 }
@@ -369,7 +298,10 @@ impl Middleware<()> for RateLimit {
             (true, false) => LimitOutcome::Delayed,
             (true, true) => LimitOutcome::WouldDelay,
         });
-        let charge = self.charge(&request, quota.rate, key);
+        let charge = self.counted.charge(&request, || {
+            let (rate, state) = (quota.rate, Arc::clone(self.limit.state()));
+            move |units| rate.charge(&state.times, key, units, apus_clock::monotonic())
+        });
         if self.limit.is_dry_run {
             return match charge {
                 None => next.call(request),
@@ -398,11 +330,7 @@ impl Middleware<()> for RateLimit {
 
 /// A decision in words.
 fn shown(taken: &Result<RateDecision, Duration>, rate: &Rate, counted: &CountedUnits) -> String {
-    let units = match counted {
-        CountedUnits::Requests => "requests",
-        CountedUnits::Responses(_) => "counted responses",
-        CountedUnits::Bytes(_) => "bytes",
-    };
+    let units = counted.name();
     match taken {
         Ok(left) if left.wait.is_zero() => {
             format!("{} of {} {units} are left", left.remaining, rate.burst())

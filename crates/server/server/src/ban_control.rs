@@ -1,6 +1,5 @@
 //! The bans of a running server on its control thread: they are logged, listed, changed by commands and kept over restarts.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,16 +9,22 @@ use apus_config::BanPlan;
 use apus_http::Network;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::ban_lists::BanLists;
+use crate::saved_file::{SavedFile, SavedFileWords};
 use crate::site_admin::written;
 use crate::state_folder::StateFolder;
 
 /// The file, in the state folder.
 const FILE: &str = "bans";
+
+const WORDS: SavedFileWords = SavedFileWords {
+    contents: "the bans of before the restart",
+    failed: "cannot store bans: a restart forgets them until that is possible",
+    works_again: "bans are stored again",
+};
 
 /// How often bans end, lists are looked at, and bans that cannot be stored are tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -37,12 +42,8 @@ pub(crate) struct BanControl {
     made: mpsc::Receiver<Ban>,
     lists: BanLists,
     never: Vec<Network>,
-    folder: StateFolder,
+    file: SavedFile,
     tick: Interval,
-    is_unsaved: bool,
-    saving: Option<JoinHandle<io::Result<()>>>,
-    /// Why the bans could not be stored.
-    fault: Option<String>,
     /// The bans of this interval.
     recent: usize,
 }
@@ -68,11 +69,8 @@ impl BanControl {
             made,
             lists: BanLists::default(),
             never: Vec::new(),
-            folder,
+            file: SavedFile::new(FILE, WORDS, folder),
             tick,
-            is_unsaved: false,
-            saving: None,
-            fault: None,
             recent: 0,
         };
         control.set_plan(plan);
@@ -83,8 +81,10 @@ impl BanControl {
     /// Puts the settings of a new configuration in force.
     pub(crate) fn configure(&mut self, plan: &BanPlan, folder: StateFolder) {
         self.set_plan(plan);
-        self.folder = folder;
-        self.is_unsaved |= !self.book.is_empty();
+        self.file.set_folder(folder);
+        if !self.book.is_empty() {
+            self.file.mark_unsaved();
+        }
     }
 
     fn set_plan(&mut self, plan: &BanPlan) {
@@ -96,14 +96,8 @@ impl BanControl {
     }
 
     fn restore(&mut self) {
-        let stored = match self.folder.read(FILE) {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return,
-            Err(error) => {
-                let path = self.folder.path(FILE);
-                error!(path = %path.display(), %error, "cannot read the bans of before the restart");
-                return;
-            }
+        let Some(stored) = self.file.read() else {
+            return;
         };
         match self.book.restore(&stored) {
             Ok(()) => info!(
@@ -111,7 +105,7 @@ impl BanControl {
                 "the bans of before the restart are in force"
             ),
             Err(error) => {
-                let aside = self.folder.put_aside(FILE);
+                let aside = self.file.put_aside();
                 warn!(path = %aside.display(), "{error}: it was put aside, and nothing of it is in force");
             }
         }
@@ -120,10 +114,10 @@ impl BanControl {
     /// Waits until workers have banned clients, or until there is something to look at.
     pub(crate) async fn next(&mut self) -> BanEvent {
         let mut made = Vec::new();
-        let is_idle = self.book.is_unused() && self.lists.is_empty() && !self.is_unsaved;
+        let is_idle = self.book.is_unused() && self.lists.is_empty() && self.file.is_settled();
         tokio::select! {
             _ = self.made.recv_many(&mut made, BATCH) => BanEvent::Made(made),
-            _ = self.tick.tick(), if !is_idle || self.saving.is_some() => BanEvent::Tick,
+            _ = self.tick.tick(), if !is_idle => BanEvent::Tick,
         }
     }
 
@@ -137,10 +131,8 @@ impl BanControl {
                     }
                     self.book.record(ban);
                 }
-                self.is_unsaved = true;
-                if self.saving.is_none() {
-                    self.save();
-                }
+                self.file.mark_unsaved();
+                self.file.save_if_idle(|| self.book.to_text());
             }
             BanEvent::Tick => {
                 let others = self.recent.saturating_sub(MAX_LINES);
@@ -148,16 +140,13 @@ impl BanControl {
                     info!(clients = others, "banned further clients");
                 }
                 self.recent = 0;
-                self.is_unsaved |= self.book.sweep();
+                if self.book.sweep() {
+                    self.file.mark_unsaved();
+                }
                 if self.lists.refresh() {
                     self.book.set_lists(self.lists.networks());
                 }
-                if self.saving.as_ref().is_some_and(JoinHandle::is_finished) {
-                    self.finish_saving().await;
-                }
-                if self.is_unsaved && self.saving.is_none() {
-                    self.save();
-                }
+                self.file.tick(|| self.book.to_text()).await;
             }
         }
     }
@@ -242,7 +231,7 @@ impl BanControl {
             "networks_of_lists": self.lists.len(),
             "refused_requests": self.bans.refused_requests(),
             "unlisted": self.bans.unlisted(),
-            "fault": self.fault,
+            "fault": self.file.fault(),
             "lists": self.lists.to_json(),
         })
     }
@@ -251,48 +240,16 @@ impl BanControl {
     pub(crate) async fn finish(&mut self) {
         while let Ok(ban) = self.made.try_recv() {
             self.book.record(ban);
-            self.is_unsaved = true;
+            self.file.mark_unsaved();
         }
-        if self.is_unsaved || self.saving.is_some() {
+        if !self.file.is_settled() {
             let _ = self.save_now("bans are forgotten").await;
         }
     }
 
     async fn save_now(&mut self, consequence: &str) -> Result<(), String> {
-        self.finish_saving().await;
-        self.save();
-        self.finish_saving().await;
-        match &self.fault {
-            None => Ok(()),
-            Some(fault) => Err(format!(
-                "{consequence}: cannot write to the state folder: {fault}"
-            )),
-        }
-    }
-
-    /// Begins to write the bans to disk, on a separate thread.
-    fn save(&mut self) {
-        let (folder, text) = (self.folder.clone(), self.book.to_text());
-        self.is_unsaved = false;
-        self.saving = Some(spawn_blocking(move || folder.write(FILE, text.as_bytes())));
-    }
-
-    async fn finish_saving(&mut self) {
-        let Some(saving) = self.saving.take() else {
-            return;
-        };
-        let saved = saving.await.map_err(io::Error::other).flatten();
-        let fault = saved.err().map(|error| error.to_string());
-        if let Some(fault) = &fault {
-            self.is_unsaved = true;
-            if self.fault.is_none() {
-                let path = self.folder.path(FILE);
-                error!(path = %path.display(), error = fault, "cannot store bans: a restart forgets them until that is possible");
-            }
-        } else if self.fault.is_some() {
-            info!("bans are stored again");
-        }
-        self.fault = fault;
+        let saved = self.file.save_now(|| self.book.to_text()).await;
+        saved.map_err(|fault| format!("{consequence}: cannot write to the state folder: {fault}"))
     }
 }
 

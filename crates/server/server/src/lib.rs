@@ -12,8 +12,8 @@
 //! - `explain`: the steps of a request, for `apus explain`. `local_ca`: local certificates (`--tls`). `folder_config`:
 //!   a folder without a file.
 //! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
-//!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `state_folder`: what is remembered
-//!   over restarts.
+//!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `quota_control`:
+//!   what quotas have counted. `limit_admin`: limits for commands. `state_folder`, `saved_file`: what is remembered over restarts.
 //!
 //! # Decisions
 //!
@@ -46,13 +46,15 @@ mod descriptors;
 mod explain;
 mod folder_config;
 mod helper_protocol;
-mod limit_status;
+mod limit_admin;
 mod load;
 pub mod local_ca;
 mod maintenance;
 mod pool_status;
 mod privileges;
+mod quota_control;
 mod run;
+mod saved_file;
 mod serve_error;
 mod signals;
 mod site_admin;

@@ -68,7 +68,7 @@ pub(crate) struct PlanLoader {
     /// How often rules applied, also those of configurations before.
     rule_counters: RuleCounters,
     /// What limits have counted, which a reload keeps.
-    limits: LimitStates,
+    limits: Arc<LimitStates>,
     /// The keys of tokens that were fetched.
     key_sets: RefCell<FetchedKeySets>,
     /// The maintenance of sites by command.
@@ -172,7 +172,7 @@ impl PlanLoader {
             on_demand: Arc::default(),
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
-            limits: LimitStates::default(),
+            limits: Arc::default(),
             key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
             challenge_states: ChallengeStates::default(),
@@ -304,6 +304,11 @@ impl PlanLoader {
     /// The maintenance of sites by command.
     pub(crate) fn maintenance(&self) -> &MaintenanceSwitches {
         &self.maintenance
+    }
+
+    /// What the limits of its plans have counted.
+    pub(crate) fn limit_states(&self) -> Arc<LimitStates> {
+        Arc::clone(&self.limits)
     }
 
     /// Uses these bans for all plans from now on.

@@ -34,10 +34,11 @@ use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
-use crate::limit_status;
+use crate::limit_admin;
 use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
 use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
+use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
 use crate::signals::ServerSignals;
 use crate::site_admin;
@@ -174,6 +175,7 @@ struct ControlThread {
     return_memory: fn(),
     started: StartTime,
     bans: BanControl,
+    quotas: QuotaControl,
     reloads: u64,
     last_failure: Option<String>,
     /// The user that the configuration named at the start, unless it has no effect here.
@@ -211,6 +213,7 @@ enum ServerEvent {
     CheckCredentials,
     ReturnMemory,
     Bans(BanEvent),
+    Quotas,
     ControlRequest(ControlExchange),
 }
 
@@ -284,6 +287,7 @@ impl ControlThread {
             &config.global.bans,
             loader.state_folder(&config),
         );
+        let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
@@ -350,6 +354,7 @@ impl ControlThread {
             return_memory: options.return_memory,
             started: StartTime::now(),
             bans,
+            quotas,
             reloads: 0,
             last_failure: None,
             account: can_have_user.then_some(account),
@@ -370,6 +375,7 @@ impl ControlThread {
                 ServerEvent::CheckCredentials => self.check_credentials(),
                 ServerEvent::ReturnMemory => (self.return_memory)(),
                 ServerEvent::Bans(event) => self.bans.handle(event).await,
+                ServerEvent::Quotas => self.quotas.handle().await,
                 ServerEvent::Reload => {
                     let _ = self.reload().await;
                 }
@@ -399,6 +405,13 @@ impl ControlThread {
                         ControlRequest::BanRemove { network } => {
                             respond(self.bans.remove(network).await)
                         }
+                        ControlRequest::LimitList { name } => {
+                            let config = &self.loaded.config;
+                            respond(limit_admin::list(config, name.as_deref()))
+                        }
+                        ControlRequest::LimitReset { name, key } => {
+                            respond(self.reset_quota(name, key.as_deref()).await)
+                        }
                         ControlRequest::Sites => ControlResponse::Done(json!({
                             "sites": site_admin::list(&self.loaded.config, self.loader.maintenance()),
                         })),
@@ -415,6 +428,13 @@ impl ControlThread {
             }
         }
         self.stop(stop_requests).await;
+    }
+
+    /// Gives a key of a quota, or all its keys, the whole quota again.
+    async fn reset_quota(&mut self, name: &str, key: Option<&str>) -> Result<Value, String> {
+        let reset = limit_admin::reset(&self.loaded.config, name, key)?;
+        self.quotas.save_now().await?;
+        Ok(reset)
     }
 
     fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
@@ -514,6 +534,7 @@ impl ControlThread {
             _ = self.credential_check.tick() => ServerEvent::CheckCredentials,
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
             event = self.bans.next() => ServerEvent::Bans(event),
+            () = self.quotas.next() => ServerEvent::Quotas,
         }
     }
 
@@ -668,6 +689,8 @@ impl ControlThread {
         if folder_has_changed {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }
+        self.quotas
+            .configure(self.loader.state_folder(&loaded.config));
         self.bans.configure(
             &loaded.config.global.bans,
             self.loader.state_folder(&loaded.config),
@@ -749,6 +772,7 @@ impl ControlThread {
                     break;
                 }
                 _ = self.signals.reopen.recv() => reopen_logs(&self.log_writer).await,
+                () = self.quotas.next() => self.quotas.handle().await,
                 mut exchange = self.control.next() => match exchange.request() {
                     ControlRequest::Stop => waiting.push(exchange),
                     ControlRequest::Status
@@ -759,6 +783,8 @@ impl ControlThread {
                     | ControlRequest::BanList
                     | ControlRequest::BanAdd { .. }
                     | ControlRequest::BanRemove { .. }
+                    | ControlRequest::LimitList { .. }
+                    | ControlRequest::LimitReset { .. }
                     | ControlRequest::Maintenance { .. }
                     | ControlRequest::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
@@ -774,6 +800,7 @@ impl ControlThread {
             () = self.signals.stop.next() => {}
         }
         self.bans.finish().await;
+        self.quotas.finish().await;
         self.close_cache().await;
         self.log_writer.finish().await;
         let mut sites = self.loaded.config.sites.iter();
@@ -824,7 +851,7 @@ impl ControlThread {
             ("access_logs", access_logs.into()),
             ("php", pool_status::status(self.loader.pools())),
             ("upstreams", upstream_admin::status(self.loader.upstreams())),
-            ("limits", limit_status::status(&self.loaded.config)),
+            ("limits", limit_admin::status(&self.loaded.config)),
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
             ("rules", self.loader.rules_status(&self.loaded.config)),
@@ -833,6 +860,7 @@ impl ControlThread {
                 self.loader.challenges_status(&self.loaded.config),
             ),
             ("bans", self.bans.status()),
+            ("quotas_fault", self.quotas.fault().into()),
             (
                 "maintenance",
                 site_admin::in_maintenance(&self.loaded.config, self.loader.maintenance()),

@@ -126,6 +126,9 @@ Examples:
     /// List, add and remove bans of clients
     #[command(subcommand)]
     Ban(BanCommand),
+    /// Show what clients have used of quotas, and reset it
+    #[command(subcommand)]
+    Limit(LimitCommand),
     /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -598,6 +601,40 @@ pub(crate) struct BanServer {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The subcommands of `apus limit`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitCommand {
+    /// Show what each client has used of each quota, those that used most first
+    ///
+    /// A key that may be a secret, as one of a field or a cookie, is shown as `#` and a number.
+    List {
+        /// Only the limits with this name
+        name: Option<String>,
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// Give a client its whole quota again, or all clients
+    ///
+    /// Returns when that would survive a crash.
+    #[command(after_long_help = "\
+Examples:
+  apus limit reset api 203.0.113.9
+  apus limit reset api '#0123456789abcdef'
+  apus limit reset api --all")]
+    Reset {
+        /// The name of the limit
+        name: String,
+        /// The client or another value of the key, or as `apus limit list` shows it
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        key: Option<String>,
+        /// Reset all keys
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        server: BanServer,
+    },
 }
 
 /// Work on the cache.

@@ -52,7 +52,7 @@ pub(crate) fn run(command: BanCommand) -> Result<(), CommandError> {
     }
 }
 
-fn ask(
+pub(crate) fn ask(
     running: &RunningServer,
     request: &ControlRequest,
     text: impl FnOnce(&Value) -> String,

@@ -4,7 +4,7 @@
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
 //! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`: what is printed.
-//! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
+//! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `limit_commands`: `apus limit`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
 //!
@@ -31,6 +31,7 @@ mod bench_compare;
 mod certificate_commands;
 mod drain_wait;
 mod field_argument;
+mod limit_commands;
 mod live_view;
 mod load_course;
 mod manual;
@@ -146,6 +147,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Site(command) => site_commands::run(command),
         CliCommand::Ban(command) => ban_commands::run(command),
+        CliCommand::Limit(command) => limit_commands::run(command),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
         CliCommand::Cert(command) => certificate_commands::run(command),

@@ -193,6 +193,9 @@ fn status(value: &Value) -> String {
                 ),
             );
         }
+        if let Some(fault) = value.get("quotas_fault").and_then(Value::as_str) {
+            line("quotas", &format!("not stored: {fault}"));
+        }
         if let Some(fault) = bans.get("fault").and_then(Value::as_str) {
             line("bans", &format!("not stored: {fault}"));
         }
@@ -365,8 +368,26 @@ fn push_limits<'a>(out: &mut String, limits: impl Iterator<Item = &'a Value>) {
         for name in counts {
             let _ = write!(out, ", {} {}", number(name), name.replace('_', " "));
         }
+        if let Some(quota) = limit.get("quota").filter(|quota| quota.is_object()) {
+            let _ = write!(out, ", {}", self::quota(quota));
+        }
         out.push('\n');
     }
+}
+
+/// A quota in words.
+pub(crate) fn quota(quota: &Value) -> String {
+    let number = |name: &str| quota.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let text = |name: &str| quota.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!(
+        "{} {} in this {}: used by {} keys, used up by {}, whole again in {}",
+        number("units"),
+        text("unit"),
+        text("window"),
+        number("keys"),
+        number("used_up"),
+        duration(number("resets_in")),
+    )
 }
 
 /// The challenges of sites, a line each.

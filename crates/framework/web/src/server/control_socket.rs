@@ -58,6 +58,8 @@ impl ApplicationSocket {
             | ControlRequest::Upstream { .. }
             | ControlRequest::Sites
             | ControlRequest::BanList
+            | ControlRequest::LimitList { .. }
+            | ControlRequest::LimitReset { .. }
             | ControlRequest::BanAdd { .. }
             | ControlRequest::BanRemove { .. }
             | ControlRequest::Maintenance { .. }

@@ -17,7 +17,7 @@ use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, KeySet, SignedUrls, Users
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
     AnyOf, BodyLimit, Bots, BrowserChallenge, Compression, ConcurrentRequests, Cors, ForceHttps,
-    Hsts, KnownBot, Maintenance, NetworkAccess, RateLimit, Referers, RequestIds,
+    Hsts, KnownBot, Maintenance, NetworkAccess, QuotaLimit, RateLimit, Referers, RequestIds,
     RequireClientCertificate, SecurityHeaders, Timeout, TrustedProxies,
 };
 use apus::php::Php;
@@ -471,6 +471,13 @@ fn rows() -> Vec<Row> {
                 .map(|()| seen(client.get("/").send(), &fields))
                 .join("\n")
         }),
+        layer!(
+            "quota of a window",
+            |bench| QuotaLimit::per_month(1),
+            |client| [(); 2]
+                .map(|()| seen(client.get("/").send(), &["ratelimit-policy"]))
+                .join("\n")
+        ),
         layer!(
             "limit of requests at once",
             |bench| ConcurrentRequests::new(2),

@@ -12,7 +12,8 @@ use crate::keys::{ConfigReader, KeyType, StringType, ValueError, ValueNode, choi
 use crate::size::Bytes;
 use crate::source::Setting;
 use crate::string_type::limit::{
-    BandwidthText, BodyDirection, LimitFact, LimitName, RateText, RefusalStatus,
+    BandwidthText, BodyDirection, LimitFact, LimitName, QuotaText, RateText, RefusalStatus,
+    TierText,
 };
 use crate::string_type::origin::{FetchUrl, PathAndQuery, ProxyHost, UpstreamName};
 use crate::string_type::{FieldName, HeaderText, NetworkEntry};
@@ -449,16 +450,20 @@ keys! {
         /// The requests in a time: `"100/s"`, `"10/5s"`, `"600/m"`, `"1000/h"`. Others get 429. With a unit of size, as `"500mb/h"`, the
         /// bytes of the bodies of responses; who has sent for them all is refused.
         rate: RateText,
-        /// Which responses the `rate` counts, in place of requests: `"status in [401, 403]"` are log-ins that failed. The request after the
+        /// The requests in an hour, a day or a month of the calendar, in place of a rate: `"10000/day"`, or `"100gb/month"` for the bytes of the bodies of
+        /// responses. Windows begin at minute 0, at midnight or on the first of the month, in the `time_zone` of `[global]`. What was used is stored in
+        /// `state_folder` about once a second, so that it outlasts a restart and a crash.
+        quota: QuotaText,
+        /// Which responses the `rate` or the `quota` counts, in place of requests: `"status in [401, 403]"` are log-ins that failed. The request after the
         /// last one that is allowed is refused.
         count: When,
         /// How many requests may come at once before the rate applies. By default the requests of `rate`; 1 spreads them evenly.
         burst: Int<1, 1_000_000_000>,
         /// How long requests beyond `burst` may wait for their time in place of being refused, in seconds.
         delay: Seconds<0, 3600> = Seconds::new(0),
-        /// Other rates for some values of the key, as the plans of API keys: `{ key-of-ada = "1000/s" }`. A request with another
+        /// Other rates or quotas for some values of the key, as the plans of API keys: `{ key-of-ada = "1000/s" }`. A request with another
         /// value then counts for its client, so that nobody gains by making up keys.
-        tiers: Map<Text, RateText> = Map::default(),
+        tiers: Map<Text, TierText> = Map::default(),
         /// How many requests there may be at once, in place of a rate. A request counts until its response was sent. Others get 503.
         concurrent: Int<1, 1_000_000>,
         /// How many more requests may wait for a place. Clients take turns, and in a full queue a client with many requests
@@ -479,7 +484,7 @@ keys! {
         ban: Time<YEAR>,
         /// The refusal of a client that leads to its `ban`.
         ban_after: Int<1, 1_000_000> = Int(10),
-        /// The status of refusals. By default 429 for a `rate`, and 503 for `concurrent`.
+        /// The status of refusals. By default 429 for a `rate` or a `quota`, and 503 for `concurrent`.
         status: RefusalStatus,
         /// Whether it only counts and logs what it would do.
         dry_run: bool = false,

@@ -27,15 +27,25 @@ const MAX_INVALID_LINES: usize = 10;
 pub(super) struct Conditions {
     definitions: Definitions,
     geo: Arc<GeoDatabases>,
+    /// The zone of times, if it is not that of the system.
+    zone: Option<TimeZone>,
 }
 
 impl Conditions {
+    /// The zone of times and calendars.
+    pub(super) fn zone(&self) -> TimeZone {
+        self.zone.clone().unwrap_or_else(TimeZone::system)
+    }
+
     /// Those of `[global]`.
     pub(super) fn resolve(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> Self {
         let mut conditions = Self::default();
         if let Some(name) = &raw.time_zone {
             match TimeZone::get(&name.0) {
-                Ok(zone) => conditions.definitions.set_zone(zone),
+                Ok(zone) => {
+                    conditions.definitions.set_zone(zone.clone());
+                    conditions.zone = Some(zone);
+                }
                 Err(_) => reader.report(Finding::error(
                     &name.span,
                     format!("there is no time zone `{}`", shown(&name.0)),

@@ -2,14 +2,16 @@
 
 use apus_conditions::{Condition, FactStage};
 use apus_handler::middleware::{Layer, Middleware};
-use apus_layers::{BandwidthLimit, ConcurrentRequests, LimitHandle, LimitKey, RateLimit};
+use apus_layers::{
+    BandwidthLimit, ConcurrentRequests, LimitHandle, LimitKey, QuotaLimit, RateLimit, TimeZone,
+};
 
 use super::conditions::Conditions;
 use crate::diagnostics::Finding;
-use crate::keys::{ConfigReader, shown};
+use crate::keys::{ConfigReader, StringType, shown};
 use crate::raw::layers::Limit;
 use crate::source::{Setting, SourceSpan};
-use crate::string_type::limit::{BandwidthText, BodyDirection, RateText};
+use crate::string_type::limit::{BandwidthText, BodyDirection, QuotaText, RateText};
 
 /// A limit as a layer, and as the status of a server knows it.
 #[derive(Clone, Debug)]
@@ -107,6 +109,7 @@ fn limit(
     }
     let kinds = [
         keys.rate.as_ref().map(|rate| ("rate", &rate.span)),
+        keys.quota.as_ref().map(|quota| ("quota", &quota.span)),
         keys.concurrent
             .as_ref()
             .map(|requests| ("concurrent", &requests.span)),
@@ -127,12 +130,18 @@ fn limit(
         );
         return None;
     }
-    if let Some(rate) = &keys.rate {
+    if keys.rate.is_some() || keys.quota.is_some() {
         let count = match &keys.count {
             Some(when) => Some(conditions.compile(when, FactStage::Response, reader)?),
             None => None,
         };
-        return rate_limit((keys, count), rate, (key, reader));
+        if let Some(rate) = &keys.rate {
+            return rate_limit((keys, count), rate, (key, reader));
+        }
+        if let Some(quota) = &keys.quota {
+            let zone = conditions.zone();
+            return quota_limit((keys, count), (quota, zone), (key, reader));
+        }
     }
     if let Some(concurrent) = &keys.concurrent {
         let requests = u32::try_from(concurrent.0).unwrap_or(u32::MAX);
@@ -141,11 +150,11 @@ fn limit(
     if let Some(bandwidth) = &keys.bandwidth {
         return bandwidth_limit(keys, bandwidth, (key, reader));
     }
-    if !reader.has_wrong(&keys.span, &["rate", "concurrent", "bandwidth"]) {
+    if !reader.has_wrong(&keys.span, &["rate", "quota", "concurrent", "bandwidth"]) {
         reader.report(Finding::error(
             &keys.span,
-            "the limit has neither `rate`, `concurrent` nor `bandwidth`",
-            "expected rate = \"100/s\", concurrent = 10 or bandwidth = \"1mb/s\" in this table",
+            "the limit has neither `rate`, `quota`, `concurrent` nor `bandwidth`",
+            "expected rate = \"100/s\", quota = \"10000/day\", concurrent = 10 or bandwidth = \"1mb/s\" in this table",
         ));
     }
     None
@@ -233,25 +242,13 @@ fn rate_limit(
         let unused = [("delay", given(&keys.delay))];
         refuse_unused(&unused, "responses that it counts", reader)?;
     }
-    let mut tiers = keys.tiers.0.iter();
-    if tiers.any(|(_, tier)| tier.is_bytes != rate.is_bytes) {
+    let tiers = tiers::<RateText>((keys, "rate"), &key, reader)?;
+    if tiers.iter().any(|(_, tier)| tier.is_bytes != rate.is_bytes) {
         reader.report(Finding::error(
             &keys.tiers.span,
             "`tiers` and `rate` count different things",
             "expected requests or bytes in all of them",
         ));
-        return None;
-    }
-    if keys.tiers.given && !key.is_one_text() {
-        reader.report(
-            Finding::error(
-                &keys.tiers.span,
-                "`tiers` need a key that is one text",
-                "the rates are for values of the key",
-            )
-            .related(&keys.key.span, "the key")
-            .help("write key = \"header.x-api-key\", or another fact"),
-        );
         return None;
     }
     let with_rate = |rate: &RateText| RateLimit::new(rate.units, rate.period).delay(keys.delay.0);
@@ -267,8 +264,8 @@ fn rate_limit(
         (false, Some(condition)) => limit.count_responses(condition),
         (false, None) => limit,
     };
-    for (value, rate) in &keys.tiers.0 {
-        limit = limit.tier(&value.0, &with_rate(rate));
+    for (value, rate) in &tiers {
+        limit = limit.tier(value, &with_rate(rate));
     }
     if let Some(status) = &keys.status {
         limit = limit.status(status.0);
@@ -281,6 +278,99 @@ fn rate_limit(
     }
     let handle = limit.handle().clone();
     Some(resolved(handle, keys, limit))
+}
+
+fn quota_limit(
+    (keys, count): (&Setting<Limit>, Option<Condition>),
+    (quota, zone): (&QuotaText, TimeZone),
+    (key, reader): (LimitKey, &mut ConfigReader<'_>),
+) -> Option<ResolvedLimit> {
+    let unused = [
+        ("burst", keys.burst.as_ref().map(|burst| &burst.span)),
+        ("delay", given(&keys.delay)),
+        ("queue", given(&keys.queue)),
+        ("queue_timeout", given(&keys.queue_timeout)),
+        ("direction", given(&keys.direction)),
+        ("after", given(&keys.after)),
+    ];
+    refuse_unused(&unused, "`quota`", reader)?;
+    if key.has_connection() {
+        reader.report(Finding::error(
+            &keys.key.span,
+            "a quota by the connection ends with it",
+            "expected \"client\", or another key",
+        ));
+        return None;
+    }
+    let tiers = tiers::<QuotaText>((keys, "quota"), &key, reader)?;
+    let is_other =
+        |tier: &QuotaText| (tier.is_bytes, tier.window) != (quota.is_bytes, quota.window);
+    if tiers.iter().any(|(_, tier)| is_other(tier)) {
+        reader.report(Finding::error(
+            &keys.tiers.span,
+            "`tiers` and `quota` count different things, or have different windows",
+            "expected requests or bytes in all of them, and one window",
+        ));
+        return None;
+    }
+    let mut limit = QuotaLimit::new(quota.units, quota.window)
+        .zone(zone)
+        .name(&keys.name.0)
+        .by_key(key)
+        .remembered_keys(keys.keys.size());
+    limit = match (quota.is_bytes, count) {
+        (true, condition) => limit.count_bytes(condition),
+        (false, Some(condition)) => limit.count_responses(condition),
+        (false, None) => limit,
+    };
+    for (value, tier) in &tiers {
+        limit = limit.tier(value, tier.units);
+    }
+    if let Some(status) = &keys.status {
+        limit = limit.status(status.0);
+    }
+    if let Some(ban) = &keys.ban {
+        limit = limit.ban_after(ban_after(keys), ban.0);
+    }
+    if *keys.dry_run {
+        limit = limit.dry_run();
+    }
+    let handle = limit.handle().clone();
+    Some(resolved(handle, keys, limit))
+}
+
+/// The plans of a limit: values of the key, and what each of them may do.
+fn tiers<'a, T: StringType>(
+    (keys, kind): (&'a Setting<Limit>, &str),
+    key: &LimitKey,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Vec<(&'a str, T)>> {
+    if keys.tiers.given && !key.is_one_text() {
+        reader.report(
+            Finding::error(
+                &keys.tiers.span,
+                "`tiers` need a key that is one text",
+                "they are for values of the key",
+            )
+            .related(&keys.key.span, "the key")
+            .help("write key = \"header.x-api-key\", or another fact"),
+        );
+        return None;
+    }
+    let mut tiers = Some(Vec::new());
+    for (value, tier) in &keys.tiers.0 {
+        match (T::parse(&tier.0), &mut tiers) {
+            (Ok(amount), Some(tiers)) => tiers.push((value.0.as_str(), amount)),
+            (Ok(_), None) => {}
+            (Err(_), _) => {
+                let expected = format!("expected {}", T::EXPECTED);
+                let message = format!("a tier of a `{kind}` is a {kind}");
+                reader.report(Finding::error(&tier.span, message, expected));
+                tiers = None;
+            }
+        }
+    }
+    tiers
 }
 
 fn resolved(

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use apus_layers::LimitKey;
+use apus_access::MAX_QUOTA;
+use apus_layers::{LimitKey, QuotaWindow};
 use http::StatusCode;
 
 use crate::description::TypeDescription;
@@ -106,6 +107,66 @@ impl StringType for RateText {
     }
 }
 
+/// So many requests or bytes in a window of the calendar.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuotaText {
+    /// The requests, or the bytes of responses.
+    pub(crate) units: u64,
+    pub(crate) is_bytes: bool,
+    pub(crate) window: QuotaWindow,
+}
+
+impl StringType for QuotaText {
+    const EXPECTED: &'static str =
+        "requests or bytes in a window as \"1000/hour\", \"10000/day\" or \"100gb/month\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let (units, window) = text.split_once('/').ok_or(ValueError::Unexpected)?;
+        let window = match window.trim() {
+            "hour" | "h" => QuotaWindow::Hour,
+            "day" | "d" => QuotaWindow::Day,
+            "month" => QuotaWindow::Month,
+            _ => return Err("the windows are hour, day and month".into()),
+        };
+        let is_bytes = !units.bytes().all(|byte| byte.is_ascii_digit());
+        let units = if is_bytes {
+            SizeWithUnit::parse(units)?.0
+        } else {
+            units.parse().map_err(|_| ValueError::Unexpected)?
+        };
+        match units {
+            0 => Err("a quota of nothing refuses all; write return = 403".into()),
+            MAX_QUOTA.. => Err("expected less than 16 TB in a window".into()),
+            _ => Ok(Self {
+                units,
+                is_bytes,
+                window,
+            }),
+        }
+    }
+}
+
+/// The rate or the quota of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct TierText(pub(crate) String);
+
+impl StringType for TierText {
+    const EXPECTED: &'static str = "a rate as \"1000/s\", or a quota as \"10000/day\"";
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match (RateText::parse(text), QuotaText::parse(text)) {
+            // What was probably meant.
+            (Err(_), Err(error)) if text.contains("month") || text.contains("day") => Err(error),
+            (Err(error), Err(_)) => Err(error),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
 /// Bytes in a second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BandwidthText(pub(crate) u64);
@@ -168,6 +229,28 @@ mod tests {
         ] {
             let bandwidth = BandwidthText::parse(text).ok();
             assert_eq!(bandwidth.map(|bandwidth| bandwidth.0), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn quotas_are_requests_or_bytes_in_a_window_of_the_calendar() {
+        for (text, expected) in [
+            ("10000/day", Some((10_000, false, QuotaWindow::Day))),
+            ("1/h", Some((1, false, QuotaWindow::Hour))),
+            ("100gb/month", Some((100 << 30, true, QuotaWindow::Month))),
+            ("15tb/month", Some((15 << 40, true, QuotaWindow::Month))),
+            ("16tb/month", None),
+            ("10000/m", None),
+            ("10000/2days", None),
+            ("0/day", None),
+            ("-1/day", None),
+            ("99999999999999999999/day", None),
+            ("/day", None),
+            ("5", None),
+        ] {
+            let quota = QuotaText::parse(text).ok();
+            let quota = quota.map(|quota| (quota.units, quota.is_bytes, quota.window));
+            assert_eq!(quota, expected, "{text}");
         }
     }
 

@@ -504,7 +504,35 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\n",
-        "4:1 the limit has neither `rate`, `concurrent` nor `bandwidth`",
+        "4:1 the limit has neither `rate`, `quota`, `concurrent` nor `bandwidth`",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nburst = 3\n",
+        "7:9 `burst` has no effect",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nrate = \"1/s\"\n",
+        "6:9 `quota` and `rate` exclude each other",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/fortnight\"\n",
+        "6:9 the windows are hour, day and month",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nkey = \"connection\"\n",
+        "7:7 a quota by the connection ends with it",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nkey = \"user_agent\"\ntiers = { a = \"1/s\" }\n",
+        "8:15 a tier of a `quota` is a quota",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nkey = \"user_agent\"\ntiers = { a = \"1mb/day\" }\n",
+        "8:9 `tiers` and `quota` count different things",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"user_agent\"\ntiers = { a = \"1/month\" }\n",
+        "8:15 a tier of a `rate` is a rate",
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nconcurrent = 1\n",

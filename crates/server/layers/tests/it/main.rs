@@ -23,6 +23,7 @@ mod metrics;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]
+mod quota_limit;
 mod rate_limit;
 #[cfg(test)]
 mod readiness;

@@ -322,6 +322,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "limits = [{ name = \"a\", rate = \"10/s\", key = [\"client\", \"header.x-api-key\"] }]",
     ),
     (
+        "limits.quota",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", quota = \"10/day\" }]",
+    ),
+    (
         "limits.burst",
         "limits = [{ name = \"a\", rate = \"10/s\" }]",
         "limits = [{ name = \"a\", rate = \"10/s\", burst = 3 }]",

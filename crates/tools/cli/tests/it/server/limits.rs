@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::clients::certificate;
@@ -464,4 +465,129 @@ fn a_limit_of_the_whole_server_counts_the_sites_together_and_a_site_can_replace_
         status.contains("limit of all sites pages by client: 3 allowed"),
         "{status}"
     );
+}
+
+/// A field of a response; its name in small letters.
+fn field<'a>(reply: &'a Reply, name: &str) -> &'a str {
+    let mut lines = reply.head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(field, _)| *field == name).unwrap().1
+}
+
+/// What is left of the limit `plan` for the client, and the status.
+fn left(apus: &Apus) -> (u16, String) {
+    let reply = apus.get("/");
+    let left = field(&reply, "ratelimit").split("r=").nth(1).unwrap();
+    (reply.status, left.split(';').next().unwrap().to_owned())
+}
+
+/// What the state folder says that quotas have used, one number for each key.
+fn stored_usage(home: &Home) -> Vec<u64> {
+    let stored = std::fs::read_to_string(home.path("state/quotas")).unwrap_or_default();
+    let keys = stored.lines().filter(|line| line.starts_with('['));
+    keys.map(|line| {
+        let key: Value = serde_json::from_str(line).unwrap();
+        key[1].as_u64().unwrap() & ((1 << 44) - 1)
+    })
+    .collect()
+}
+
+#[test]
+fn a_quota_outlasts_a_reload_a_kill_and_a_restart_and_is_reset_by_command() {
+    let home = Home::new();
+    home.make_folder("state");
+    let port = free_port();
+    let write = |quota: &str| {
+        let text = format!(
+            "[global]\nworker_threads = 2\nstate_folder = \"state\"\ntime_zone = \"UTC\"\n\
+             [[sites]]\nname = \"site\"\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n\
+             limits = [{{ name = \"plan\", quota = \"{quota}\" }}]\n"
+        );
+        home.write("apus.toml", text);
+    };
+    write("10/month");
+    let mut apus = home.serve(&["apus.toml"]);
+    for expected in ["9", "8", "7"] {
+        assert_eq!(left(&apus), (200, expected.to_owned()));
+    }
+    home.expect(&["reload"], 0);
+    assert_eq!(left(&apus), (200, "6".to_owned()));
+    // Once it was stored, it outlasts a crash.
+    wait_until("what was used is stored", || stored_usage(&home) == [4]);
+    apus.signal(Signal::KILL);
+    apus.wait();
+    let mut apus = home.serve(&["apus.toml"]);
+    apus.wait_for_log("quotas continue with what was used before the restart");
+    assert_eq!(left(&apus), (200, "5".to_owned()));
+    // At an orderly end it is stored in any case.
+    home.expect(&["stop"], 0);
+    apus.wait();
+    assert_eq!(stored_usage(&home), [5]);
+    let mut apus = home.serve(&["apus.toml"]);
+    for _ in 0..5 {
+        assert_eq!(left(&apus).0, 200);
+    }
+    let refused = apus.get("/");
+    assert_eq!(refused.status, 429);
+    let wait: u64 = field(&refused, "retry-after").parse().unwrap();
+    assert!((1..=31 * 86_400).contains(&wait), "{wait}");
+    // A larger quota counts what was used.
+    write("12/month");
+    home.expect(&["reload"], 0);
+    assert_eq!(left(&apus), (200, "1".to_owned()));
+
+    let (list, _) = home.expect(&["limit", "list"], 0);
+    let head = "limit site plan by client: 12 requests in this month: used by 1 keys, used up by 0";
+    assert!(list.starts_with(head), "{list}");
+    assert!(list.contains("  11  127.0.0.1\n"), "{list}");
+    let (status, _) = home.expect(&["status"], 0);
+    assert!(status.contains("12 requests in this month"), "{status}");
+    home.expect(&["limit", "list", "unknown"], 1);
+    home.expect(&["limit", "reset", "plan", "192.0.2.1"], 1);
+    let (out, _) = home.expect(&["limit", "reset", "plan", "127.0.0.1"], 0);
+    assert_eq!(out, "plan: 1 keys have their whole quota again\n");
+    assert_eq!(stored_usage(&home), [0]);
+    assert_eq!(left(&apus), (200, "11".to_owned()));
+    home.expect(&["limit", "reset", "plan", "--all"], 0);
+    assert_eq!(left(&apus), (200, "11".to_owned()));
+
+    // A damaged file is put aside, and all is whole.
+    wait_until("what was used is stored", || stored_usage(&home) == [1]);
+    apus.signal(Signal::KILL);
+    apus.wait();
+    let stored = home.read("state/quotas");
+    home.write("state/quotas", &stored[..stored.len() - 3]);
+    let apus = home.serve(&["apus.toml"]);
+    apus.wait_for_log("quotas.damaged");
+    assert_eq!(left(&apus), (200, "11".to_owned()));
+}
+
+#[test]
+fn of_many_clients_over_two_workers_as_many_requests_pass_as_the_quota_says() {
+    let home = Home::new();
+    // The state cannot be stored below a file, as on a disk that is full.
+    let port = free_port();
+    let text = format!(
+        "[global]\nworker_threads = 2\nstate_folder = \"site/index.html/state\"\n\
+         [[sites]]\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n\
+         limits = [{{ name = \"plan\", key = \"all\", quota = \"500/month\" }}]\n"
+    );
+    home.write("apus.toml", text);
+    let apus = home.serve(&["apus.toml"]);
+    let allowed = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut stream = apus.connect();
+                for _ in 0..50 {
+                    let is_allowed = status(&mut stream) == 200;
+                    allowed.fetch_add(is_allowed.into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(allowed.into_inner(), 500);
+    apus.wait_for_log("cannot store what quotas have counted");
+    assert_eq!(apus.get("/").status, 429);
+    let (status, _) = home.expect(&["status"], 0);
+    assert!(status.contains("not stored: "), "{status}");
 }
