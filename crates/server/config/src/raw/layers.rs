@@ -5,6 +5,7 @@ use apus_sites::ServerName;
 use serde_json::json;
 use toml::de::DeValue;
 
+use super::limit_tiers::LimitTiers;
 use super::{YEAR, not_given};
 use crate::description::TypeDescription;
 use crate::diagnostics::Finding;
@@ -13,11 +14,10 @@ use crate::size::Bytes;
 use crate::source::Setting;
 use crate::string_type::limit::{
     BandwidthText, BodyDirection, LimitFact, LimitName, QuotaText, RateText, RefusalStatus,
-    TierText,
 };
 use crate::string_type::origin::{FetchUrl, PathAndQuery, ProxyHost, UpstreamName};
 use crate::string_type::{FieldName, HeaderText, NetworkEntry};
-use crate::value::{FilePath, Int, Map, OneOrMore, Seconds, Switch, Text, Time};
+use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch, Text, Time};
 use crate::when::When;
 
 /// An origin whose scripts may read responses.
@@ -463,7 +463,8 @@ keys! {
         delay: Seconds<0, 3600> = Seconds::new(0),
         /// Other rates or quotas for some values of the key, as the plans of API keys: `{ key-of-ada = "1000/s" }`. A request with another
         /// value then counts for its client, so that nobody gains by making up keys.
-        tiers: Map<Text, TierText> = Map::default(),
+        /// `{ file = "plans.txt" }` has them in a file, which is read again when it changes: a value, a space and a rate on each line, without what is behind `#`.
+        tiers: LimitTiers = LimitTiers::default(),
         /// How many requests there may be at once, in place of a rate. A request counts until its response was sent. Others get 503.
         concurrent: Int<1, 1_000_000>,
         /// How many more requests may wait for a place. Clients take turns, and in a full queue a client with many requests

@@ -4,6 +4,7 @@
 pub(super) mod cache;
 pub(super) mod challenge;
 pub(super) mod layers;
+pub(super) mod limit_tiers;
 pub(super) mod php;
 pub(super) mod proxy;
 pub(super) mod rules;

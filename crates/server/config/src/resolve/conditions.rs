@@ -179,7 +179,7 @@ fn named_list(list: &Setting<NamedList>, reader: &mut ConfigReader<'_>) -> Optio
             }
         },
     };
-    let text = list_text(file, reader)?;
+    let text = file_text(file, reader)?;
     let list = if reads_networks {
         let networks = read_networks(&text);
         report_lines(&networks.1, file, reader);
@@ -253,7 +253,8 @@ fn fixed_list(
     }
 }
 
-fn list_text(file: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<String> {
+/// The text of a file that is read again when it changes.
+pub(super) fn file_text(file: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<String> {
     let bytes = tls::file(file, reader)?;
     match String::from_utf8(bytes.to_vec()) {
         Ok(text) => Some(text),
@@ -299,7 +300,7 @@ fn read_texts(text: &str) -> impl Iterator<Item = &str> {
 
 /// The lines with their numbers, without what is behind `#` at the beginning of a line or behind white space, and without white
 /// space around them.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.trim_start_matches('\u{feff}')
         .lines()
         .enumerate()

@@ -7,8 +7,9 @@ use apus_layers::{
 };
 
 use super::conditions::Conditions;
+use super::tiers;
 use crate::diagnostics::Finding;
-use crate::keys::{ConfigReader, StringType, shown};
+use crate::keys::{ConfigReader, shown};
 use crate::raw::layers::Limit;
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::limit::{BandwidthText, BodyDirection, QuotaText, RateText};
@@ -242,7 +243,7 @@ fn rate_limit(
         let unused = [("delay", given(&keys.delay))];
         refuse_unused(&unused, "responses that it counts", reader)?;
     }
-    let tiers = tiers::<RateText>((keys, "rate"), &key, reader)?;
+    let tiers = tiers::resolve::<RateText>((keys, "rate"), &key, reader)?;
     if tiers.iter().any(|(_, tier)| tier.is_bytes != rate.is_bytes) {
         reader.report(Finding::error(
             &keys.tiers.span,
@@ -302,7 +303,7 @@ fn quota_limit(
         ));
         return None;
     }
-    let tiers = tiers::<QuotaText>((keys, "quota"), &key, reader)?;
+    let tiers = tiers::resolve::<QuotaText>((keys, "quota"), &key, reader)?;
     let is_other =
         |tier: &QuotaText| (tier.is_bytes, tier.window) != (quota.is_bytes, quota.window);
     if tiers.iter().any(|(_, tier)| is_other(tier)) {
@@ -337,40 +338,6 @@ fn quota_limit(
     }
     let handle = limit.handle().clone();
     Some(resolved(handle, keys, limit))
-}
-
-/// The plans of a limit: values of the key, and what each of them may do.
-fn tiers<'a, T: StringType>(
-    (keys, kind): (&'a Setting<Limit>, &str),
-    key: &LimitKey,
-    reader: &mut ConfigReader<'_>,
-) -> Option<Vec<(&'a str, T)>> {
-    if keys.tiers.given && !key.is_one_text() {
-        reader.report(
-            Finding::error(
-                &keys.tiers.span,
-                "`tiers` need a key that is one text",
-                "they are for values of the key",
-            )
-            .related(&keys.key.span, "the key")
-            .help("write key = \"header.x-api-key\", or another fact"),
-        );
-        return None;
-    }
-    let mut tiers = Some(Vec::new());
-    for (value, tier) in &keys.tiers.0 {
-        match (T::parse(&tier.0), &mut tiers) {
-            (Ok(amount), Some(tiers)) => tiers.push((value.0.as_str(), amount)),
-            (Ok(_), None) => {}
-            (Err(_), _) => {
-                let expected = format!("expected {}", T::EXPECTED);
-                let message = format!("a tier of a `{kind}` is a {kind}");
-                reader.report(Finding::error(&tier.span, message, expected));
-                tiers = None;
-            }
-        }
-    }
-    tiers
 }
 
 fn resolved(

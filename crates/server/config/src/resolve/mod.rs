@@ -22,6 +22,7 @@ mod rules;
 mod site;
 mod site_names;
 mod switched;
+mod tiers;
 mod tls;
 mod upstream;
 

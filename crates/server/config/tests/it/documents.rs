@@ -516,7 +516,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/fortnight\"\n",
-        "6:9 the windows are hour, day and month",
+        "6:9 `1/fortnight`: the windows are hour, day and month",
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nkey = \"connection\"\n",
@@ -529,6 +529,10 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nquota = \"1/day\"\nkey = \"user_agent\"\ntiers = { a = \"1mb/day\" }\n",
         "8:9 `tiers` and `quota` count different things",
+    ),
+    (
+        "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"user_agent\"\ntiers = { file = \"missing.txt\" }\n",
+        "8:18 cannot read ",
     ),
     (
         "SITE\n[[sites.limits]]\nname = \"a\"\nrate = \"1/s\"\nkey = \"user_agent\"\ntiers = { a = \"1/month\" }\n",

@@ -24,6 +24,7 @@ mod metrics;
 mod panics;
 #[cfg(test)]
 mod quota_limit;
+#[cfg(test)]
 mod rate_limit;
 #[cfg(test)]
 mod readiness;

@@ -591,3 +591,50 @@ fn of_many_clients_over_two_workers_as_many_requests_pass_as_the_quota_says() {
     let (status, _) = home.expect(&["status"], 0);
     assert!(status.contains("not stored: "), "{status}");
 }
+
+#[test]
+fn plans_in_a_file_are_read_again_and_a_mistake_keeps_the_old_ones() {
+    let home = Home::new();
+    home.write(
+        "plans.txt",
+        "# plans\nada-secret 3/h\ngrace-secret 100/h # more\n",
+    );
+    let apus = serve(
+        &home,
+        "[[sites.limits]]\nname = \"plan\"\nrate = \"1/h\"\nkey = \"header.x-api-key\"\n\
+         tiers = { file = \"plans.txt\", linus = \"2/h\" }\n",
+    );
+    let policy = |key: &str| {
+        let mut stream = apus.connect();
+        write!(
+            stream,
+            "GET / HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {key}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let reply = Reply::read(stream);
+        let policy = field(&reply, "ratelimit-policy");
+        let quota = policy.split("q=").nth(1).unwrap();
+        quota.split(';').next().unwrap().to_owned()
+    };
+    assert_eq!(
+        ["ada-secret", "linus", "unknown"].map(policy),
+        ["3", "2", "1"]
+    );
+    assert_eq!(policy("grace-secret"), "100");
+    home.write("plans.txt", "ada-secret 5/h\ngrace-secret 7/fortnight\n");
+    let line = apus.wait_for_log("line 2 does not end with requests");
+    assert!(!line.contains("grace-secret"), "{line}");
+    let (_, error) = home.expect(&["check", "apus.toml"], 1);
+    assert!(
+        error.contains("plans.txt: line 2 does not end with"),
+        "{error}"
+    );
+    assert!(!error.contains("secret"), "{error}");
+    assert_eq!(policy("ada-secret"), "3");
+    home.write("plans.txt", "ada-secret 5/h\n");
+    // One worker may have the new plans before the other.
+    wait_until("the file is read again", || {
+        policy("ada-secret") == "5" && policy("grace-secret") == "1"
+    });
+    assert!(!apus.log().contains("secret"), "{}", apus.log());
+}
