@@ -17,6 +17,7 @@ mod http1_client;
 mod http2;
 mod http2_connection;
 mod http3;
+mod maps;
 mod networks;
 mod paths;
 mod php;
@@ -46,6 +47,7 @@ pub use http1_client::http1_client;
 pub use http2::hpack;
 pub use http2_connection::{http2_client, http2_connection, http2_frames};
 pub use http3::{http3_connection, http3_frames, qpack};
+pub use maps::map_file;
 pub use networks::network_list;
 pub use paths::path_resolution;
 pub use php::php_wire;
@@ -87,6 +89,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hpack", hpack),
     ("htpasswd", htpasswd),
     ("jwks", jwks),
+    ("map_file", map_file),
     ("multipart", multipart),
     ("network_list", network_list),
     ("path_resolution", path_resolution),

@@ -32,9 +32,10 @@ pub use apus_http::RequestId;
 pub use apus_layers::Etag;
 pub use apus_layers::{
     AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, BrowserChallenge,
-    CatchPanic, ChallengeKey, ChallengeLevel, Cors, CspNonce, ForceHttps, Hsts, ListedOrigins,
-    Logged, Maintenance, MaintenanceState, MaintenanceSwitch, Metrics, MetricsHandler,
-    NetworkAccess, Referers, RequestIds, RequireClientCertificate, SecurityHeaders, Timeout,
+    CatchPanic, ChallengeKey, ChallengeLevel, ConditionalLayer, Cors, CspNonce, ForceHttps, Hsts,
+    ListedOrigins, Logged, Maintenance, MaintenanceState, MaintenanceSwitch, MapLayer, Metrics,
+    MetricsHandler, NetworkAccess, Referers, RequestIds, RequestMap, RequestMaps,
+    RequireClientCertificate, SecurityHeaders, Timeout,
 };
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::{

@@ -16,6 +16,7 @@ use crate::expression::{Condition, ConditionGlob, Expression, Question, Test};
 use crate::fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 use crate::geo::GeoDatabases;
 use crate::list::{ConditionList, TextSet};
+use crate::map::RequestMaps;
 use crate::mistake::Mistake;
 use crate::network_set::NetworkSet;
 use crate::number::parse_number;
@@ -30,6 +31,9 @@ pub struct Definitions {
     lists: BTreeMap<String, ConditionList>,
     /// The names of lists that are read from files.
     changing: BTreeSet<String>,
+    maps: Option<RequestMaps>,
+    /// The variables that rules set; `None`: any.
+    variables: Option<BTreeSet<String>>,
     zone: Option<TimeZone>,
     geo: Option<Arc<GeoDatabases>>,
     /// The names of the bots that there are, if that is known.
@@ -63,6 +67,32 @@ impl Definitions {
     /// Gives a list a name.
     pub fn define_list(&mut self, name: &str, list: ConditionList) {
         self.lists.insert(name.to_owned(), list);
+    }
+
+    /// Defines the maps whose values conditions may compare.
+    pub fn define_maps(&mut self, maps: &RequestMaps) {
+        self.maps = Some(maps.clone());
+    }
+
+    /// Defines the variables that rules set. Without this, conditions may name any.
+    pub fn define_variables(&mut self, names: impl IntoIterator<Item = String>) {
+        self.variables = Some(names.into_iter().collect());
+    }
+
+    /// The fact of this name. The value of a map is known when that is known which the map takes it from.
+    pub fn fact(&self, name: &str) -> Option<Fact> {
+        let fact = Fact::parse(name)?;
+        if let (FactKind::RuleVariable, Some(known)) = (fact.kind(), &self.variables) {
+            return fact
+                .name()
+                .is_some_and(|name| known.contains(name))
+                .then_some(fact);
+        }
+        if fact.kind() != FactKind::MapValue {
+            return Some(fact);
+        }
+        let stage = self.maps.as_ref()?.stage(fact.name()?)?;
+        Some(fact.known_from(stage))
     }
 
     /// The list of this name.
@@ -351,7 +381,7 @@ impl Checker<'_> {
     }
 
     fn fact(&mut self, name: &Spanned<String>) -> Option<Fact> {
-        let found = Fact::parse(&name.value);
+        let found = self.definitions.fact(&name.value);
         if found.is_none() {
             let message = match nearest(&name.value, self.definitions) {
                 Some(near) => format!(
@@ -375,7 +405,7 @@ impl Checker<'_> {
             FactKind::Load | FactKind::Connections => ServerLoad::want(),
             _ => {}
         }
-        let stage = found.kind().stage();
+        let stage = found.stage();
         if stage > self.stage {
             return self.mistake(&name.place, format!("`{found}` is {}", too_late(stage)));
         }
@@ -404,7 +434,7 @@ impl Checker<'_> {
         if name == share::REQUEST {
             return Some(());
         }
-        let Some(of) = Fact::parse(name) else {
+        let Some(of) = self.definitions.fact(name) else {
             return self.mistake(
                 place,
                 format!("unknown fact `{name}` behind `share.`; there are `share.request`, `share.client`, `share.cookie.NAME` and others"),
@@ -415,7 +445,7 @@ impl Checker<'_> {
             ValueType::Number(_) | ValueType::Flag
         ) && of.kind() != FactKind::Weekday
             && !of.kind().is_geo();
-        if !is_text || of.kind().stage() > self.stage {
+        if !is_text || of.stage() > self.stage {
             return self.mistake(place, format!("there is no share of `{of}` here"));
         }
         Some(())
@@ -452,6 +482,7 @@ impl Checker<'_> {
             ValueType::Number(unit) => self.numbers(comparison, unit),
             value_type => self.texts(comparison, value_type),
         }?;
+        self.check_map_values(&fact, comparison)?;
         let may_change = comparison.values.iter().any(|value| match &value.value {
             Value::List(name) => self.definitions.changing.contains(name),
             Value::Text(_) | Value::Word(_) => false,
@@ -512,6 +543,39 @@ impl Checker<'_> {
         } else {
             format!("no bot is called `{name}`, but {}", known.join(", "))
         };
+        self.mistake(place, message)
+    }
+
+    /// Finds values that a map does not have.
+    fn check_map_values(&mut self, fact: &Fact, comparison: &ComparisonSyntax) -> Option<()> {
+        let operator = comparison.operator.value;
+        let is_whole = matches!(operator, Operator::Equal | Operator::Unequal | Operator::In);
+        let maps = self.definitions.maps.as_ref();
+        let name = fact.name().filter(|_| fact.kind() == FactKind::MapValue);
+        let possible = maps
+            .zip(name)
+            .and_then(|(maps, name)| maps.possible_values(name));
+        let Some(possible) = possible.filter(|_| is_whole) else {
+            return Some(());
+        };
+        let unknown = comparison
+            .values
+            .iter()
+            .find_map(|value| match &value.value {
+                Value::Text(text) | Value::Word(text) => {
+                    (!possible.contains(text.as_str())).then_some((text, &value.place))
+                }
+                Value::List(_) => None,
+            });
+        let Some((text, place)) = unknown else {
+            return Some(());
+        };
+        // A map may have many.
+        let some: Vec<_> = possible.iter().take(10).copied().collect();
+        let message = format!(
+            "`{fact}` is never `{text}`; its values are {}",
+            some.join(", ")
+        );
         self.mistake(place, message)
     }
 
@@ -802,13 +866,18 @@ fn takes_list(operator: Operator) -> bool {
 
 /// The fact or condition whose name is most like this one.
 fn nearest(name: &str, definitions: &Definitions) -> Option<String> {
-    let facts = FACTS.iter().map(|kind| kind.name());
-    let known = facts.chain(definitions.conditions.keys().map(String::as_str));
+    let facts = FACTS.iter().map(|kind| kind.name().to_owned());
+    let maps = definitions.maps.iter().flat_map(RequestMaps::names);
+    let variables = definitions.variables.iter().flatten();
+    let known = facts
+        .chain(definitions.conditions.keys().cloned())
+        .chain(maps.map(|map| format!("map.{map}")))
+        .chain(variables.map(|name| format!("var.{name}")));
     known
-        .map(|known| (distance(name, known), known))
+        .map(|known| (distance(name, &known), known))
         .min()
         .filter(|(distance, known)| *distance <= 2.max(known.len() / 4))
-        .map(|(_, known)| known.to_owned())
+        .map(|(_, known)| known)
 }
 
 /// How many characters have to be changed, added or removed (Levenshtein).

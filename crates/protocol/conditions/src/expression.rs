@@ -107,7 +107,7 @@ impl Condition {
                 of(parts).unwrap_or(FactStage::Request)
             }
             Expression::Not(inner) => inner.stage(),
-            Expression::Test(test) => test.fact.kind().stage(),
+            Expression::Test(test) => test.fact.stage(),
         }
     }
 

@@ -9,12 +9,14 @@ const CACHE_RESULTS: &[&str] = &["hit", "stale", "revalidated", "expired", "miss
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fact {
     kind: FactKind,
-    /// The name after the first dot, for facts that have one: of a field, a cookie, a parameter.
+    /// The name after the first dot, for facts that have one: of a field, a cookie, a parameter, a map.
     name: Option<Box<str>>,
+    /// When it is known, for facts that are made of others.
+    known_from: Option<FactStage>,
 }
 
 /// When a fact is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FactStage {
     /// From the head of the request on.
     Request,
@@ -142,6 +144,8 @@ facts! {
     Weekday "weekday" Word(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), Request, false, "The day of the week.";
     Share "share." Number(Unit::Share), Request, true, "The share in which a value of a fact falls, as in `share.client < 10%`: always the same for the same value. `share.request` is another one for each request.";
     Tag "tag." Flag, Request, true, "Whether an earlier rule has set this tag.";
+    RuleVariable "var." Text, Request, true, "A variable that an earlier rule has set.";
+    MapValue "map." Text, Request, true, "The value of the map of this name, in `[global.maps]`.";
     Status "status" Number(Unit::Count), Response, false, "The status code of the response.";
     ResponseField "response." Text, Response, true, "A header field of the response.";
     ResponseType "response_type" Text, Response, false, "The media type of the response, in lower case and without parameters.";
@@ -176,6 +180,7 @@ impl Fact {
             return Some(Self {
                 kind: *kind,
                 name: None,
+                known_from: None,
             });
         }
         FACTS
@@ -193,6 +198,7 @@ impl Fact {
                 (!name.is_empty()).then(|| Self {
                     kind: *kind,
                     name: Some(name.into()),
+                    known_from: None,
                 })
             })
     }
@@ -202,7 +208,18 @@ impl Fact {
         self.kind
     }
 
-    /// The name of a field, a cookie or a parameter.
+    /// When it is known.
+    pub fn stage(&self) -> FactStage {
+        self.known_from.unwrap_or_else(|| self.kind.stage())
+    }
+
+    /// The same fact, known at the stage of what it is made of.
+    pub(crate) fn known_from(mut self, stage: FactStage) -> Self {
+        self.known_from = Some(stage);
+        self
+    }
+
+    /// The name of a field, a cookie, a parameter or a map.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

@@ -9,9 +9,10 @@
 //! - `token`, `syntax`: what is written. `check`: names, types and values; `number`: numbers with units; `possible`: conditions that
 //!   can never be true.
 //! - `index`: of many conditions, those that may hold.
-//! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `share`: shares of values.
+//! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `map`: values from values. `share`: shares of values.
 //! - `geo`: countries, cities and autonomous systems of addresses.
-//! - `request_facts`: what is known of an HTTP request and its response; `claims`: of the token of its user. `bot`: the bot that it is from.
+//! - `request_facts`: what is known of an HTTP request and its response; `claims`: of the token of its user. `bot`: the bot that it is from. `variables`: what rules
+//!   set.
 //!
 //! # Decisions
 //!
@@ -20,14 +21,16 @@
 //!   would be found by a request, not by `apus check`.
 //! - **A fact without a value is equal to nothing**, so that a comparison is true or false, never unknown: `header.x == "1"` does not hold without
 //!   the field, and `header.x != "1"` is `not header.x == "1"`. The order of evaluation cannot change a result.
+//! - **A map is found through the request** ([`RequestMaps::of`]), and evaluated when something asks for its value. Templates and keys of
+//!   limits know it by its name only, so they are parsed before the maps are there.
 //! - **Each value counts** of a field, a cookie or a parameter that came several times: what one of two readers would see decides.
 //! - **Databases of places belong to the condition**, as the zone of times does, so that an address is looked up only when such a
 //!   condition is asked, and a request carries nothing.
 //!
 //! # Tests
 //!
-//! `tests/it`: mistakes with their places (`mistakes`), results (`results`), and random conditions beside an interpreter of the text
-//! (`oracle`).
+//! `tests/it`: mistakes with their places (`mistakes`), results (`results`), random conditions beside an interpreter of the text
+//! (`oracle`), and maps (`maps`).
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +43,7 @@ mod facts;
 mod geo;
 mod index;
 mod list;
+mod map;
 mod mistake;
 mod network_set;
 mod number;
@@ -48,6 +52,7 @@ mod request_facts;
 mod share;
 mod syntax;
 mod token;
+mod variables;
 
 pub use bot::{BotClaim, BotProof};
 pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableValues, names_in};
@@ -57,6 +62,11 @@ pub use facts::Facts;
 pub use geo::{GeoDatabase, GeoDatabases, InvalidGeoDatabase};
 pub use index::ConditionIndex;
 pub use list::{ConditionList, TextSet, TooManyTexts};
+pub use map::{
+    InvalidMap, InvalidMapEntry, InvalidMapLine, InvalidMaps, MapLine, MapMistake, RequestMap,
+    RequestMaps, map_lines,
+};
 pub use mistake::Mistake;
 pub use network_set::NetworkSet;
 pub use request_facts::{RequestFacts, Tags};
+pub use variables::RequestVariables;

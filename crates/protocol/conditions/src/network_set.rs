@@ -17,7 +17,7 @@ pub struct NetworkSet {
 
 /// Disjoint ranges of addresses in ascending order, and where those of each first 16 bits begin.
 #[derive(Debug, Default)]
-struct AddressRanges {
+pub(crate) struct AddressRanges {
     ranges: Vec<(u128, u128)>,
     /// For each value of the first bits, the first range that ends there or later. Empty if there are few ranges.
     starts: Vec<u32>,
@@ -90,7 +90,7 @@ impl NetworkSet {
 }
 
 /// The first and the last address of a network.
-fn range(address: u128, whole: u8, bits: u8) -> (u128, u128) {
+pub(crate) fn range(address: u128, whole: u8, bits: u8) -> (u128, u128) {
     let host_bits = u32::from(whole.saturating_sub(bits));
     let host = 1_u128
         .checked_shl(host_bits)
@@ -110,6 +110,11 @@ impl AddressRanges {
                 _ => ranges.push((first, last)),
             }
         }
+        Self::of_disjoint(ranges, whole)
+    }
+
+    /// Those of disjoint ranges in ascending order.
+    pub(crate) fn of_disjoint(mut ranges: Vec<(u128, u128)>, whole: u32) -> Self {
         ranges.shrink_to_fit();
         let mut starts = Vec::new();
         // Fewer are found as fast without the table, which has 256 KB.
@@ -127,6 +132,11 @@ impl AddressRanges {
     }
 
     fn contains(&self, address: u128, whole: u32) -> bool {
+        self.find(address, whole).is_some()
+    }
+
+    /// The position of the range that an address is in.
+    pub(crate) fn find(&self, address: u128, whole: u32) -> Option<usize> {
         let bucket = usize::try_from(address >> (whole - FIRST_BITS)).unwrap_or(usize::MAX);
         let (from, until) = match self.starts.get(bucket) {
             Some(from) => {
@@ -141,7 +151,8 @@ impl AddressRanges {
         let at = candidates.partition_point(|(_, last)| *last < address);
         candidates
             .get(at)
-            .is_some_and(|(first, _)| *first <= address)
+            .filter(|(first, _)| *first <= address)
+            .map(|_| from.saturating_add(at))
     }
 
     fn is_disjoint(&self, other: &Self) -> bool {

@@ -14,6 +14,8 @@ use crate::bot::{BotClaim, BotProof};
 use crate::claims;
 use crate::fact::{Fact, FactKind};
 use crate::facts::Facts;
+use crate::map::RequestMaps;
+use crate::variables::RequestVariables;
 
 /// Words that rules attach to a request, for later rules: an extension of the request.
 #[derive(Clone, Debug, Default)]
@@ -150,6 +152,12 @@ impl Facts for RequestFacts<'_> {
             FactKind::ResponseField => self
                 .response
                 .is_some_and(|(response, _)| response.headers().get_all(name).any(line)),
+            FactKind::RuleVariable => {
+                RequestVariables::value(self.request, name).is_some_and(|value| line(&value))
+            }
+            FactKind::MapValue => RequestMaps::of(self.request)
+                .and_then(|maps| maps.value(name, self))
+                .is_some_and(|value| line(value.as_bytes())),
             _ => self.text(fact).is_some_and(each),
         }
     }

@@ -19,6 +19,8 @@ pub(crate) enum FormatPart {
     Request(RequestVariable),
     /// `$remote_user`, whom a layer may find after the request has arrived.
     User,
+    /// A variable that rules set after the request has arrived.
+    Rule(Box<str>),
     /// Known when the response has ended.
     Response(ResponseVariable),
 }
@@ -190,13 +192,29 @@ impl LogFormat {
         }
     }
 
+    /// The maps whose values lines have.
+    pub fn maps(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            FormatPart::Request(variable) => variable.map(),
+            _ => None,
+        })
+    }
+
+    /// The variables of rules that lines have.
+    pub fn variables_of_rules(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            FormatPart::Rule(name) => Some(&**name),
+            _ => None,
+        })
+    }
+
     /// Whether lines have the user.
     pub(crate) fn has_user(&self) -> bool {
         self.parts.contains(&FormatPart::User)
     }
 
     /// A line with variables, as in nginx's `log_format`: `$remote_addr "$request" $status`.
-    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request. `$$` is a dollar sign.
+    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request, `$map_NAME` the value of a map, `$var_NAME` a variable that rules set. `$$` is a dollar sign.
     ///
     /// # Errors
     /// A variable is unknown, or the text contains a control character.
@@ -252,7 +270,10 @@ fn variable(name: &str) -> Result<FormatPart, LogFormatError> {
         return Ok(FormatPart::User);
     }
     RequestVariable::named(name)
-        .map(FormatPart::Request)
+        .map(|variable| match variable.of_rules() {
+            Some(name) => FormatPart::Rule(name.into()),
+            None => FormatPart::Request(variable),
+        })
         .ok_or_else(|| LogFormatError::UnknownVariable {
             name: name.to_owned(),
         })

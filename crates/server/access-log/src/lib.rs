@@ -35,6 +35,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_conditions::RequestVariables;
 use apus_http::{Completion, RemoteUser, RemoteUserSlot, Request};
 use apus_private_files::{PrivateFiles, register};
 use apus_sites::{Observer, OnCompletion, WorkerObserver};
@@ -146,14 +147,22 @@ impl WorkerObserver for WorkerLog {
         let buffer = self.0.clone();
         let values = buffer.state.borrow_mut().spare.pop().unwrap_or_default();
         let line = LogLine::begin(&buffer.log.format, &buffer.log.site_name, request, values);
+        let variables = self.needs_variables();
+        let variables = variables.then(|| RequestVariables::of(request).cloned());
+        let variables = variables.flatten();
         let user = self.needs_user().then(|| RequestUser::of(request));
         Some(Box::new(move |completion| {
-            buffer.add(line, completion, user.as_ref().and_then(RequestUser::name));
+            let user = user.as_ref().and_then(RequestUser::name);
+            buffer.add(line, completion, (user, variables.as_ref()));
         }))
     }
 
     fn needs_user(&self) -> bool {
         self.0.log.format.has_user()
+    }
+
+    fn needs_variables(&self) -> bool {
+        self.0.log.format.variables_of_rules().next().is_some()
     }
 }
 
@@ -179,7 +188,12 @@ impl RequestUser {
 }
 
 impl LineBuffer {
-    fn add(self: Rc<Self>, line: LogLine, completion: &Completion, user: Option<&str>) {
+    fn add(
+        self: Rc<Self>,
+        line: LogLine,
+        completion: &Completion,
+        (user, variables): (Option<&str>, Option<&RequestVariables>),
+    ) {
         const MAX_SPARE_BUFFERS: usize = 64;
         const MAX_SPARE_CAPACITY: usize = 4096;
 
@@ -188,6 +202,7 @@ impl LineBuffer {
         let ending = LineEnding {
             completion,
             user,
+            variables,
             clock: &self.clock,
         };
         let mut values = line.finish(&self.log.format, &ending, &mut state.bytes);

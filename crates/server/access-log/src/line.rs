@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use apus_conditions::RequestVariables;
 use apus_http::{Completion, Request, ResponseOutcome};
 use apus_sites::VariableSink;
 use time::OffsetDateTime;
@@ -22,6 +23,7 @@ pub(crate) struct LogLine {
 pub(crate) struct LineEnding<'a> {
     pub(crate) completion: &'a Completion,
     pub(crate) user: Option<&'a str>,
+    pub(crate) variables: Option<&'a RequestVariables>,
     pub(crate) clock: &'a LogClock,
 }
 
@@ -64,6 +66,7 @@ impl LogLine {
         let LineEnding {
             completion,
             user,
+            variables,
             clock,
         } = *ending;
         let mut rest = self.values.as_slice();
@@ -74,6 +77,10 @@ impl LogLine {
                     write_response_variable(*variable, completion, clock, format.escape, out);
                 }
                 FormatPart::User => format.escape.string(user.map(str::as_bytes), out),
+                FormatPart::Rule(name) => {
+                    let value = variables.and_then(|variables| variables.get(name));
+                    format.escape.string(value.as_deref(), out);
+                }
                 FormatPart::Request(_) => {
                     let Some((length, after)) = rest.split_first_chunk::<LENGTH>() else {
                         continue;

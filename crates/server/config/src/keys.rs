@@ -21,6 +21,7 @@ use super::environment::{self, ExpandError};
 use super::equivalents;
 use super::files::ConfigFiles;
 use super::source::{Setting, SourceFiles, SourceSpan};
+use super::template_names::TemplateNames;
 use super::value_advice;
 
 /// The state of reading: the files, the findings and the environment.
@@ -42,6 +43,8 @@ pub(super) struct ConfigReader<'a> {
     left_out: Vec<SourceSpan>,
     /// The folders that are served, with where they are named.
     pub(super) roots: Vec<(SourceSpan, PathBuf)>,
+    /// What templates may name.
+    pub(super) template_names: TemplateNames,
 }
 
 impl<'a> ConfigReader<'a> {
@@ -64,6 +67,7 @@ impl<'a> ConfigReader<'a> {
             wrong: Vec::new(),
             left_out: Vec::new(),
             roots: Vec::new(),
+            template_names: TemplateNames::default(),
         }
     }
 

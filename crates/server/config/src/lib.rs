@@ -56,6 +56,7 @@ mod source;
 mod string_type;
 mod syntax;
 mod table_schema;
+mod template_names;
 mod value;
 mod value_advice;
 mod variables;

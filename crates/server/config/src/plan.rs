@@ -11,7 +11,7 @@ use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
-use apus_conditions::GeoDatabases;
+use apus_conditions::{Condition, GeoDatabases, RequestMaps};
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::auth::RemoteKeySet;
@@ -177,6 +177,8 @@ pub struct SitePlan {
     pub settings: LocationSettings,
     /// The rules that come before the locations: of all sites, then its own.
     pub rules: Vec<Rules>,
+    /// The maps of all sites.
+    pub maps: Option<RequestMaps>,
     /// Its limits, which are among the layers of the settings, with the pattern of the location for those of a location.
     pub limits: Vec<(Option<String>, LimitHandle)>,
     /// The groups to which its layers send requests of their own.
@@ -249,12 +251,14 @@ pub struct ListenerPlan {
 }
 
 /// An access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AccessLogPlan {
     /// The file.
     pub path: PathBuf,
     /// The format of a line.
     pub format: LogFormat,
+    /// The requests that are logged; `None`: all.
+    pub when: Option<Condition>,
 }
 
 /// A group of origins.

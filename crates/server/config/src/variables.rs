@@ -47,7 +47,9 @@ pub fn variables() -> String {
         );
     }
     text.push_str(
-        "| `$http_NAME` | the field `NAME` of the request, with `_` for `-`; no field of the connection | yes |\n\n",
+        "| `$http_NAME` | the field `NAME` of the request, with `_` for `-`; no field of the connection | yes |\n\
+         | `$var_NAME` | the variable `NAME` that a [rule](access.md#rules) has set | yes, as it is at the end of the response |\n\
+         | `$map_NAME` | the value of the [map](maps.md) `NAME` | yes |\n\n",
     );
     text.push_str("## Of responses\n\nThey are known when a response has ended, so only log formats have them.\n\n");
     text.push_str("| variable | value |\n| --- | --- |\n");

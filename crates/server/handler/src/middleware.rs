@@ -272,6 +272,11 @@ impl Layer {
         self.0.middleware.changes_only_fields()
     }
 
+    /// As [`Middleware::check`].
+    pub fn check(&self, route: &mut RouteCheck<'_>) {
+        self.0.middleware.check(route);
+    }
+
     /// Passes a request through it.
     pub fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.0.middleware.call(request, next)

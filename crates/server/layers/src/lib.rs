@@ -62,6 +62,7 @@ mod client_network;
 mod client_wait;
 #[cfg(feature = "rate-limit")]
 mod concurrent_requests;
+mod conditional;
 mod cors;
 #[cfg(feature = "rate-limit")]
 mod counted_units;
@@ -75,6 +76,7 @@ mod limit;
 mod limit_key;
 mod log;
 mod maintenance;
+mod maps;
 mod metrics;
 mod network_access;
 #[cfg(feature = "rate-limit")]
@@ -88,6 +90,8 @@ mod referers;
 mod request_id;
 mod security_headers;
 mod timeout;
+
+pub use apus_conditions::{RequestMap, RequestMaps};
 
 pub use access::{AccessCheck, AccessDecision, AccessGrant};
 pub use any_of::AnyOf;
@@ -107,6 +111,7 @@ pub use challenge::{
 pub use client_certificate::RequireClientCertificate;
 #[cfg(feature = "rate-limit")]
 pub use concurrent_requests::ConcurrentRequests;
+pub use conditional::ConditionalLayer;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 #[cfg(feature = "etag")]
 pub use etag::Etag;
@@ -118,6 +123,7 @@ pub use limit::{LimitHandle, QuotaKeyUsage, QuotaReport};
 pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;
 pub use maintenance::{Maintenance, MaintenanceState, MaintenanceSwitch};
+pub use maps::MapLayer;
 pub use metrics::{Metrics, MetricsHandler};
 pub use network_access::NetworkAccess;
 #[cfg(feature = "rate-limit")]

@@ -103,9 +103,21 @@ impl LimitKey {
     /// # Errors
     /// A name is none of a fact that requests can be counted by.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidLimitKey> {
+        Self::parse_with(names, Fact::parse)
+    }
+
+    /// The facts of these names together, where a function knows the facts: [`Definitions::fact`](apus_conditions::Definitions::fact)
+    /// knows when the values of maps are known.
+    ///
+    /// # Errors
+    /// As [`LimitKey::parse`].
+    pub fn parse_with<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        fact: impl Fn(&str) -> Option<Fact>,
+    ) -> Result<Self, InvalidLimitKey> {
         let parts: Vec<KeyPart> = names
             .into_iter()
-            .map(KeyPart::parse)
+            .map(|name| KeyPart::parse(name, &fact))
             .collect::<Result<_, _>>()?;
         if parts.is_empty() {
             return Err(InvalidLimitKey::Empty);
@@ -138,7 +150,7 @@ impl LimitKey {
 
     /// Whether the key is known only after a request is authenticated.
     pub fn needs_authentication(&self) -> bool {
-        let is_of_user = |part: &KeyPart| matches!(part, KeyPart::Fact(fact) if fact.kind().stage() == FactStage::Authentication);
+        let is_of_user = |part: &KeyPart| matches!(part, KeyPart::Fact(fact) if fact.stage() == FactStage::Authentication);
         matches!(&self.kind, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
     }
 
@@ -255,7 +267,7 @@ impl KeyValue {
 }
 
 impl KeyPart {
-    fn parse(name: &str) -> Result<Self, InvalidLimitKey> {
+    fn parse(name: &str, fact: impl Fn(&str) -> Option<Fact>) -> Result<Self, InvalidLimitKey> {
         match name {
             "all" => return Ok(Self::All),
             "client" => return Ok(Self::Client),
@@ -263,7 +275,7 @@ impl KeyPart {
             "connection" => return Ok(Self::Connection),
             _ => {}
         }
-        let fact = Fact::parse(name).ok_or_else(|| InvalidLimitKey::Unknown(name.to_owned()))?;
+        let fact = fact(name).ok_or_else(|| InvalidLimitKey::Unknown(name.to_owned()))?;
         let is_text = matches!(
             fact.kind().value_type(),
             ValueType::Text | ValueType::Word(_) | ValueType::Path | ValueType::Host
@@ -272,7 +284,7 @@ impl KeyPart {
         if fact.kind() == FactKind::TlsFingerprint {
             TlsFingerprints::want();
         }
-        if is_text && fact.kind().stage() != FactStage::Response {
+        if is_text && fact.stage() != FactStage::Response {
             Ok(Self::Fact(fact))
         } else {
             Err(InvalidLimitKey::NotCountable(name.to_owned()))

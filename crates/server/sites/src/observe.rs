@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
 
+use apus_conditions::{Condition, RequestFacts};
 use apus_http::{Completion, Request, Response, ResponseOutcome, StatusCode};
 use apus_transport::coarse_now;
 
@@ -27,9 +28,35 @@ pub trait WorkerObserver {
     /// Its [`RemoteUserSlot`](apus_http::RemoteUserSlot), if it has one, has the user later.
     fn begin(&self, request: &Request) -> Option<OnCompletion>;
 
+    /// Whether it needs the variables that rules set: their [`RequestVariables`](apus_conditions::RequestVariables) have them later.
+    fn needs_variables(&self) -> bool {
+        false
+    }
+
     /// Whether it needs the user of requests.
     fn needs_user(&self) -> bool {
         false
+    }
+}
+
+/// Observes the requests for which a condition holds when they arrive.
+pub(crate) struct ConditionalObserver {
+    pub(crate) condition: Condition,
+    pub(crate) observer: Rc<dyn WorkerObserver>,
+}
+
+impl WorkerObserver for ConditionalObserver {
+    fn begin(&self, request: &Request) -> Option<OnCompletion> {
+        let holds = self.condition.holds(&RequestFacts::new(request));
+        holds.then(|| self.observer.begin(request)).flatten()
+    }
+
+    fn needs_user(&self) -> bool {
+        self.observer.needs_user()
+    }
+
+    fn needs_variables(&self) -> bool {
+        self.observer.needs_variables()
     }
 }
 

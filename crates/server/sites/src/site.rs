@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use apus_conditions::{Condition, RequestMaps};
 use apus_http::ServiceFactory;
 use apus_layers::ForceHttps;
 
@@ -29,7 +30,9 @@ pub struct Site {
     pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) observed_when: Option<Condition>,
     pub(super) rules: Vec<Rules>,
+    pub(super) maps: Option<RequestMaps>,
 }
 
 /// A location of a site and its handler.
@@ -68,7 +71,9 @@ impl Site {
             hsts: None,
             compression: None,
             observer: None,
+            observed_when: None,
             rules: Vec::new(),
+            maps: None,
         }
     }
 
@@ -142,6 +147,13 @@ impl Site {
         self
     }
 
+    /// Sets the maps whose values conditions, variables and keys of limits may have.
+    #[must_use]
+    pub fn maps(mut self, maps: RequestMaps) -> Self {
+        self.maps = Some(maps);
+        self
+    }
+
     /// The service factories of its locations.
     pub(super) fn factories(&self) -> impl Iterator<Item = &dyn ServiceFactory> {
         let handlers = self.locations.iter().map(|location| &location.handler);
@@ -155,6 +167,14 @@ impl Site {
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Limits the observer to the requests for which a condition holds, which may be about the response, too. Requests that end before
+    /// there is one are observed then.
+    #[must_use]
+    pub fn observed_when(mut self, condition: Condition) -> Self {
+        self.observed_when = Some(condition);
         self
     }
 }

@@ -17,6 +17,8 @@ use crate::variable::{RequestVariable, VariableDescription, VariableSink};
 /// | --- | --- |
 /// | `$document_root` | the root of the location, or of the site |
 /// | `$request_filename` | the file of the path, below the root |
+/// | `$map_NAME` | the value of the map `NAME` |
+/// | `$var_NAME` | the variable `NAME` that a rule has set |
 /// | `$1` to `$9`, `$name` | the captures of the regular expression |
 /// | `$$` | a dollar sign |
 #[derive(Clone, Debug)]
@@ -159,6 +161,42 @@ impl Template {
         }
     }
 
+    /// The names of the variables in a text, which may be no template.
+    pub fn names_in(text: &str) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once('$') {
+            if let Some(after) = after.strip_prefix('$') {
+                rest = after;
+                continue;
+            }
+            match name_of(after) {
+                Some((name, after)) => {
+                    names.push(name);
+                    rest = after;
+                }
+                None => rest = after,
+            }
+        }
+        names
+    }
+
+    /// The maps whose values it has.
+    pub fn maps(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Request(variable) => variable.map(),
+            _ => None,
+        })
+    }
+
+    /// The variables of rules that it has.
+    pub fn variables_of_rules(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Request(variable) => variable.of_rules(),
+            _ => None,
+        })
+    }
+
     /// Whether the text depends only on the request target.
     pub(super) fn depends_only_on_target(&self) -> bool {
         self.parts.iter().all(|part| match part {
@@ -214,7 +252,7 @@ impl Template {
 }
 
 impl Template {
-    /// All variables of templates but `$http_NAME` and captures.
+    /// All variables of templates but `$http_NAME`, `$map_NAME`, `$var_NAME` and captures.
     pub fn variables() -> impl Iterator<Item = VariableDescription> {
         let of_location = LOCATION_VARIABLES.iter().map(|(known, _)| *known);
         RequestVariable::all().chain(of_location)
@@ -412,7 +450,7 @@ mod tests {
             Template::parse("a$nope").err(),
             Some(InvalidTemplate::Unknown("nope".into()))
         );
-        for text in ["$", "a$", "$-", "${host", "$http_", "${}"] {
+        for text in ["$", "a$", "$-", "${host", "$http_", "$map_", "$var_", "${}"] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
         let regex = Regex::new("^/(?<year>[0-9]+)/(.*)$").unwrap();

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use apus_conditions::BotClaim;
+use apus_conditions::{BotClaim, RequestFacts, RequestMaps, RequestVariables};
 use apus_http::{RemoteUser, Request, TlsFingerprints, Version};
 
-/// A variable of a request: `$host`, `$http_NAME`.
+/// A variable of a request: `$host`, `$http_NAME`, `$map_NAME`, `$var_NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestVariable(KnownVariable);
 
@@ -39,6 +39,8 @@ enum KnownVariable {
     SslClientSubject,
     SslClientSerial,
     Field(Box<str>),
+    Map(Box<str>),
+    Rule(Box<str>),
 }
 
 /// The name of a variable and its value in words, for the documentation.
@@ -199,6 +201,12 @@ impl RequestVariable {
             }
             return Some(Self(variable.clone()));
         }
+        if let Some(variable) = name.strip_prefix("var_").filter(|name| !name.is_empty()) {
+            return Some(Self(KnownVariable::Rule(variable.into())));
+        }
+        if let Some(map) = name.strip_prefix("map_").filter(|map| !map.is_empty()) {
+            return Some(Self(KnownVariable::Map(map.into())));
+        }
         let field = name
             .strip_prefix("http_")
             .filter(|field| !field.is_empty())?;
@@ -211,7 +219,23 @@ impl RequestVariable {
         Self(KnownVariable::Field(name.into()))
     }
 
-    /// All variables but `$http_NAME`.
+    /// The map whose value it is.
+    pub fn map(&self) -> Option<&str> {
+        match &self.0 {
+            KnownVariable::Map(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The variable that rules set, if it is one.
+    pub fn of_rules(&self) -> Option<&str> {
+        match &self.0 {
+            KnownVariable::Rule(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// All variables but `$http_NAME`, `$map_NAME` and `$var_NAME`.
     pub fn all() -> impl Iterator<Item = VariableDescription> {
         VARIABLES.iter().map(|(description, _)| *description)
     }
@@ -283,6 +307,15 @@ impl RequestVariable {
                 Some(value) => out.text(value),
                 None => out.missing(),
             },
+            V::Rule(name) => match RequestVariables::value(request, name) {
+                Some(value) => out.text(&value),
+                None => out.missing(),
+            },
+            V::Map(name) => {
+                let maps = RequestMaps::of(request);
+                let value = maps.and_then(|maps| maps.value(name, &RequestFacts::new(request)));
+                text(value, out);
+            }
         }
     }
 }

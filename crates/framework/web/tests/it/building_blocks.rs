@@ -17,8 +17,9 @@ use apus::auth::{BasicAuth, ForwardAuth, JwtAuth, Key, KeySet, SignedUrls, Users
 use apus::cached::{Cache, CacheSettings, Cached, StoreSettings};
 use apus::layers::{
     AnyOf, BodyLimit, Bots, BrowserChallenge, Compression, ConcurrentRequests, Cors, ForceHttps,
-    Hsts, KnownBot, Maintenance, NetworkAccess, QuotaLimit, RateLimit, Referers, RequestIds,
-    RequireClientCertificate, SecurityHeaders, Timeout, TrustedProxies,
+    Hsts, KnownBot, Maintenance, MapLayer, NetworkAccess, QuotaLimit, RateLimit, Referers,
+    RequestIds, RequestMap, RequestMaps, RequireClientCertificate, SecurityHeaders, Timeout,
+    TrustedProxies,
 };
 use apus::php::Php;
 use apus::proxy::Proxy;
@@ -699,6 +700,27 @@ fn rows() -> Vec<Row> {
             }
         ),
         layer!(
+            "maps",
+            ["headers.set = { x-plan = \"$map_plan\" }"],
+            |bench| {
+                let field = FieldChange::set("x-plan", "$map_plan")?;
+                let settings = LocationSettings::new().response_field(field);
+                let files = Location::files("/".parse()?, files(bench));
+                Site::new("site").settings(settings).location(files)
+            },
+            MapLayer::new(RequestMaps::new([RequestMap::new(
+                "plan",
+                "header.x-key"
+            )?
+            .entries([("ada", "gold")])?
+            .default_value("free")])?),
+            |client| {
+                ["ada", "lin"]
+                    .map(|key| seen(client.get("/").header("x-key", key).send(), &["x-plan"]))
+                    .join("\n")
+            }
+        ),
+        layer!(
             "bans of clients",
             |bench| Rules::new("app").bans(&Bans::in_memory()).rule(
                 Rule::new("trap")
@@ -766,11 +788,12 @@ fn a_key_and_the_line_of_rust_beside_it_have_the_same_effect() {
         let by_code = (row.look)(&TestClient::new(application));
         assert_eq!(by_file, by_code, "{}", row.block);
         // Files are there without any key, compressed, and behind a trusted proxy here; without a time-out the
-        // response never comes.
+        // response never comes, and a variable of a map that is not there is a mistake.
         let is_always = [
             "static files",
             "compression",
             "request time-out",
+            "maps",
             "client address behind proxies",
         ];
         if !is_always.contains(&row.block) {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod geo;
 #[cfg(test)]
+mod maps;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 mod oracle;

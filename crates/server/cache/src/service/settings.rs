@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::policy::{CacheNamePattern, CacheRules, PresentedRequest, RequestKey};
+use apus_conditions::{Condition, RequestFacts};
 use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, NotCached, Request, Target};
 
@@ -26,6 +27,8 @@ pub struct CacheSettings {
     pub bypass_headers: Vec<Box<str>>,
     /// Requests for one of these paths, as the client sent it or after rewrites, bypass the cache.
     pub bypass_paths: Vec<Glob>,
+    /// Requests for which this holds bypass the cache.
+    pub bypass_when: Option<Condition>,
     /// Networks of clients whose directives count, if the rules trust some clients.
     pub trusted: Vec<Network>,
     /// How long a request waits for the response to another one before it is forwarded.
@@ -46,6 +49,7 @@ impl Default for CacheSettings {
             bypass_cookies: Vec::new(),
             bypass_headers: Vec::new(),
             bypass_paths: Vec::new(),
+            bypass_when: None,
             trusted: Vec::new(),
             lock_timeout: Duration::from_secs(5),
             status_field: true,
@@ -104,6 +108,8 @@ impl CacheSettings {
             || request.upgrade().is_some()
             || NotCached::applies_to(request)
             || self.has_bypassed_path(request)
+            || (self.bypass_when.as_ref())
+                .is_some_and(|condition| condition.holds(&RequestFacts::new(request)))
             || CacheNamePattern::matches_any_cookie(&self.bypass_cookies, headers)
     }
 

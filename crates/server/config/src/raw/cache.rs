@@ -8,6 +8,7 @@ use crate::string_type::caching::{KeyHost, KeyQuery, Lifetimes, NamePatternText,
 use crate::string_type::origin::Token;
 use crate::string_type::{FieldName, NetworkText};
 use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch};
+use crate::when::When;
 
 const TEN_YEARS: u64 = 10 * YEAR;
 
@@ -113,6 +114,8 @@ keys! {
         bypass_cookies: OneOrMore<NamePatternText> = OneOrMore::default(),
         /// Request fields with which a request bypasses the cache.
         bypass_headers: OneOrMore<FieldName> = OneOrMore::default(),
+        /// A condition for requests that bypass the cache: `when = "map.plan == \"gold\" or query.preview exists"`. The user is known.
+        bypass_when: When,
         /// How long a request waits for the response to another one with the same key before it is
         /// sent to the origin itself, in seconds.
         lock_timeout: Seconds<0, YEAR> = Seconds::new(5),

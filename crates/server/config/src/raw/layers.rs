@@ -457,6 +457,9 @@ keys! {
         /// Which responses the `rate` or the `quota` counts, in place of requests: `"status in [401, 403]"` are log-ins that failed. The request after the
         /// last one that is allowed is refused.
         count: When,
+        /// The requests that the limit is for, as a condition; without it, it is for all: `when = 'method == "POST"'`. Others pass, and are not
+        /// counted.
+        when: When,
         /// How many requests may come at once before the rate applies. By default the requests of `rate`; 1 spreads them evenly.
         burst: Int<1, 1_000_000_000>,
         /// How long requests beyond `burst` may wait for their time in place of being refused, in seconds.

@@ -5,6 +5,7 @@ pub(super) mod cache;
 pub(super) mod challenge;
 pub(super) mod layers;
 pub(super) mod limit_tiers;
+pub(super) mod maps;
 pub(super) mod php;
 pub(super) mod proxy;
 pub(super) mod rules;
@@ -38,6 +39,7 @@ use layers::{
     BasicAuth, CertificateNeed, Cors, ForwardAuth, Jwt, Limit, Networks, RefererRules, RequestIds,
     Satisfy, SecurityHeaders, SignedUrl,
 };
+use maps::GlobalMap;
 use php::Fastcgi;
 use proxy::Proxy;
 use rules::{NamedList, Rule};
@@ -174,6 +176,11 @@ keys! {
         /// Lists of networks or texts, which conditions name with `@`: `office = ["10.0.0.0/8", "2001:db8::/32"]`, or a file, which is
         /// read again when it changes.
         lists: Map<Text, NamedList> = Map::default(),
+        /// Maps, by name: a value from a value of the request, as `map` and `geo` of nginx. `from` is the fact that the value comes from, `values`
+        /// has keys and their values, `file` a file with further ones that is read again when it changes, and `default` is the value of all others:
+        /// `plan = { from = "header.x-api-key", values = { key-of-ada = "gold", "~^test-" = "test" }, default = "free" }`. Conditions have the value as `map.plan`,
+        /// templates and access logs as `$map_plan`, limits by `key = "map.plan"`. Names are letters, digits and `_`.
+        maps: Map<Text, GlobalMap> = Map::default(),
         /// The zone of `time` and `weekday` in conditions, as `"Europe/Berlin"`. By default that of the system.
         time_zone: TimeZoneName,
         /// Files in the format MaxMind DB (`.mmdb`), as of MaxMind, DB-IP or ipinfo.io, with the countries, cities and autonomous systems of addresses, for facts as
@@ -991,6 +998,9 @@ keys! {
         path [required]: FilePath,
         /// `combined`, `json`, or a line with variables: `"$remote_addr \"$request\" $status"`.
         format: Text = Text("combined".to_owned()),
+        /// The requests that are logged, as a condition on request and response: `when = "status >= 400 or time_taken > 1s"`. Requests that end
+        /// before there is a response are logged in any case, if the condition is about the response.
+        when: When,
     }
 }
 

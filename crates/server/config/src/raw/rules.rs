@@ -7,7 +7,7 @@ use super::{FieldChanges, Return, YEAR};
 use crate::description::TypeDescription;
 use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use crate::string_type::{StatusNumber, UriTemplate};
-use crate::value::{FilePath, OneOrMore, Text, Time};
+use crate::value::{FilePath, Map, OneOrMore, Text, Time};
 use crate::when::When;
 
 keys! {
@@ -25,6 +25,9 @@ keys! {
         dry_run: bool = false,
         /// Words for later conditions: `tag = "bot"` is the fact `tag.bot`.
         tag: OneOrMore<Text> = OneOrMore::default(),
+        /// Variables of the request, whose values may hold others: `set = { shop = "$map_shop" }` is the fact `var.shop` of later conditions, and
+        /// `$var_shop` in templates and access logs. Names are letters, digits and `_`.
+        set: Map<Text, Text> = Map::default(),
         /// Changes of fields of the request.
         request_headers: FieldChanges,
         /// Changes of fields of the response.
@@ -70,7 +73,7 @@ choices! {
     pub(crate) RuleStage: "a time at which rules are asked" {
         /// With the head of the request.
         Request = "request",
-        /// With the head of the response, before error pages. `headers`, `log`, `ban`, `delay`, `challenge`, `deny`, `return` and `close` are for responses.
+        /// With the head of the response, before error pages. `set`, `headers`, `log`, `ban`, `delay`, `challenge`, `deny`, `return` and `close` are for responses.
         Response = "response",
     }
 }

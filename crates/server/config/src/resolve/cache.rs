@@ -6,7 +6,9 @@ use apus_cache::policy::{
 };
 use apus_cache::service::{CacheSettings, PurgeAccess};
 use apus_cache::store::{DiskSettings, StoreSettings};
+use apus_conditions::FactStage;
 
+use super::conditions::Conditions;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
 use crate::plan::CacheStorePlan;
@@ -23,6 +25,7 @@ type CacheKeys<'a> = Option<&'a Setting<Switch<keys::Cache>>>;
 pub(super) fn settings(
     own: CacheKeys<'_>,
     of_site: CacheKeys<'_>,
+    conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Option<Option<CacheSettings>> {
     let Some(said) = own.or(of_site) else {
@@ -45,7 +48,7 @@ pub(super) fn settings(
         }
     };
     let is_effective = refuse_useless(&own, &keys, reader);
-    let settings = of_table(&keys, &said.span, reader)?;
+    let settings = of_table(&keys, &said.span, conditions, reader)?;
     is_effective.then_some(Some(settings))
 }
 
@@ -87,6 +90,11 @@ fn merged(own: &keys::Cache, site: &keys::Cache) -> keys::Cache {
         },
         bypass_cookies: own.bypass_cookies.or(&site.bypass_cookies).clone(),
         bypass_headers: own.bypass_headers.or(&site.bypass_headers).clone(),
+        bypass_when: own
+            .bypass_when
+            .as_ref()
+            .or(site.bypass_when.as_ref())
+            .cloned(),
         lock_timeout: own.lock_timeout.or(&site.lock_timeout).clone(),
         status_field: own.status_field.or(&site.status_field).clone(),
         purge_token: own
@@ -112,6 +120,7 @@ fn merged_key(own: &keys::CacheKey, site: &keys::CacheKey) -> keys::CacheKey {
 fn of_table(
     keys: &keys::Cache,
     span: &SourceSpan,
+    conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Option<CacheSettings> {
     let key = match &keys.key {
@@ -172,6 +181,10 @@ fn of_table(
         tag_fields: field_names(&keys.tag_fields),
         hide_tags: *keys.hide_tags,
     };
+    let bypass_when = match &keys.bypass_when {
+        Some(when) => Some(conditions.compile(when, FactStage::Authentication, reader)?),
+        None => None,
+    };
     Some(CacheSettings {
         by_sent_target: false,
         rules,
@@ -179,6 +192,7 @@ fn of_table(
         bypass_headers: field_names(&keys.bypass_headers),
         // Set from the preset.
         bypass_paths: Vec::new(),
+        bypass_when,
         trusted: keys
             .trusted_clients
             .0

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use apus_conditions::{
     Condition, ConditionList, Definitions, FactStage, GeoDatabases, Mistake, NetworkSet,
-    TableField, TextSet, names_in,
+    RequestMaps, TableField, TextSet, names_in,
 };
 use apus_http::Network;
+use apus_layers::{InvalidLimitKey, LimitKey};
 use jiff::tz::TimeZone;
 
-use super::tls;
+use super::maps;
+use super::value_files::{MAX_INVALID_LINES, text_of_file};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
 use crate::raw;
@@ -19,9 +21,6 @@ use crate::source::{Setting, SourceSpan};
 use crate::value::{FilePath, OneOrMore, Text};
 use crate::when::When;
 
-/// The invalid lines of a list that are reported one by one.
-const MAX_INVALID_LINES: usize = 10;
-
 /// The names that conditions may use.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
@@ -29,6 +28,7 @@ pub(super) struct Conditions {
     geo: Arc<GeoDatabases>,
     /// The zone of times, if it is not that of the system.
     zone: Option<TimeZone>,
+    maps: Option<RequestMaps>,
 }
 
 impl Conditions {
@@ -68,6 +68,12 @@ impl Conditions {
                 (None, raw) => definitions.define_changing_list(&name.0, absent_list(raw)),
             }
         }
+        conditions.maps = maps::resolve(&raw.maps, &conditions.geo, reader);
+        if let Some(maps) = &conditions.maps {
+            conditions.definitions.define_maps(maps);
+        }
+        let variables = reader.template_names.variables.iter().cloned();
+        conditions.definitions.define_variables(variables);
         let named: BTreeMap<&str, (&Setting<Text>, &Setting<When>)> = raw
             .conditions
             .0
@@ -88,6 +94,19 @@ impl Conditions {
     /// The databases of places.
     pub(super) fn geo(&self) -> &Arc<GeoDatabases> {
         &self.geo
+    }
+
+    /// The maps of all sites.
+    pub(super) fn maps(&self) -> Option<&RequestMaps> {
+        self.maps.as_ref()
+    }
+
+    /// The facts that requests are counted by.
+    pub(super) fn limit_key<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<LimitKey, InvalidLimitKey> {
+        LimitKey::parse_with(names, |name| self.definitions.fact(name))
     }
 
     /// The networks of a list that a key names by `@NAME`. An unknown name and a list of texts are reported.
@@ -179,7 +198,7 @@ fn named_list(list: &Setting<NamedList>, reader: &mut ConfigReader<'_>) -> Optio
             }
         },
     };
-    let text = file_text(file, reader)?;
+    let text = text_of_file(file, reader)?;
     let list = if reads_networks {
         let networks = read_networks(&text);
         report_lines(&networks.1, file, reader);
@@ -248,22 +267,6 @@ fn fixed_list(
         Ok(list) => Some(ConditionList::Texts(Arc::new(list))),
         Err(error) => {
             reader.report(Finding::error(span, error.to_string(), "in this list"));
-            None
-        }
-    }
-}
-
-/// The text of a file that is read again when it changes.
-pub(super) fn file_text(file: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<String> {
-    let bytes = tls::file(file, reader)?;
-    match String::from_utf8(bytes.to_vec()) {
-        Ok(text) => Some(text),
-        Err(_) => {
-            reader.report(Finding::error(
-                &file.span,
-                "the file is not UTF-8",
-                "this file",
-            ));
             None
         }
     }

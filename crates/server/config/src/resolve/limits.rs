@@ -3,7 +3,8 @@
 use apus_conditions::{Condition, FactStage};
 use apus_handler::middleware::{Layer, Middleware};
 use apus_layers::{
-    BandwidthLimit, ConcurrentRequests, LimitHandle, LimitKey, QuotaLimit, RateLimit, TimeZone,
+    BandwidthLimit, ConcurrentRequests, ConditionalLayer, LimitHandle, LimitKey, QuotaLimit,
+    RateLimit, TimeZone,
 };
 
 use super::conditions::Conditions;
@@ -64,7 +65,8 @@ pub(super) fn resolve(
             }
             continue;
         }
-        let limit = limit(keys, conditions, reader);
+        let limit = limit(keys, conditions, reader)
+            .and_then(|limit| with_condition(limit, keys, (conditions, reader)));
         match (
             position.and_then(|position| limits.get_mut(position)),
             limit,
@@ -77,13 +79,37 @@ pub(super) fn resolve(
     limits
 }
 
+/// The limit for the requests that its condition holds for.
+fn with_condition(
+    limit: ResolvedLimit,
+    keys: &Setting<Limit>,
+    (conditions, reader): (&Conditions, &mut ConfigReader<'_>),
+) -> Option<ResolvedLimit> {
+    let Some(when) = &keys.when else {
+        return Some(limit);
+    };
+    // A limit by the user comes behind the authentication.
+    let stage = if limit.handle.key().needs_authentication() {
+        FactStage::Authentication
+    } else {
+        FactStage::Request
+    };
+    let condition = conditions.compile(when, stage, reader)?;
+    let name = limit.layer.name().to_owned();
+    let layer = ConditionalLayer::around(condition, limit.layer);
+    Some(ResolvedLimit {
+        layer: Layer::named(&name, keys, layer),
+        ..limit
+    })
+}
+
 fn limit(
     keys: &Setting<Limit>,
     conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Option<ResolvedLimit> {
     let facts = keys.key.0.iter().map(|fact| &*fact.value.0);
-    let parsed = LimitKey::parse(facts);
+    let parsed = conditions.limit_key(facts);
     let key = match parsed.and_then(|key| key.with_geo_databases(conditions.geo())) {
         Ok(key) => key,
         Err(error) => {

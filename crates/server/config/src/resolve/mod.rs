@@ -14,6 +14,7 @@ mod jwt;
 mod layers;
 mod limits;
 mod listen;
+mod maps;
 mod php;
 mod proxy;
 mod proxy_loops;
@@ -22,9 +23,11 @@ mod rules;
 mod site;
 mod site_names;
 mod switched;
+mod templates;
 mod tiers;
 mod tls;
 mod upstream;
+mod value_files;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use std::thread::available_parallelism;
 use std::time::SystemTime;
 
 use apus_compress::Compression;
+use apus_conditions::FactStage;
 use apus_conditions::GeoDatabases;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
@@ -69,11 +73,9 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         Some(global) => global.value,
         None => raw::Global::absent(&top, reader)?,
     };
+    reader.template_names = templates::names(&raw_global, &file.sites.0);
     let mut defaults = GlobalDefaults {
-        access_log: raw_global
-            .access_log
-            .as_ref()
-            .and_then(|log| access_log(log, reader)),
+        access_log: None,
         compress: match &raw_global.compress {
             Some(compress) => compress.value.clone(),
             None => raw::Compress::absent(&top, reader)?,
@@ -87,6 +89,8 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     };
     let limits = limits::resolve(&raw_global.limits.0, &[], &defaults.conditions, reader);
     defaults.layers = LocationLayers::of_limits(limits);
+    let of_all = raw_global.access_log.as_ref();
+    defaults.access_log = of_all.and_then(|log| access_log(log, &defaults.conditions, reader));
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw_global.chains.value,
@@ -364,8 +368,10 @@ fn tiny(number: u64) -> u8 {
 
 fn access_log(
     raw: &Setting<raw::AccessLogChoice>,
+    conditions: &Conditions,
     reader: &mut ConfigReader<'_>,
 ) -> Option<AccessLogPlan> {
+    let mut when = None;
     let (path, format) = match &raw.value {
         raw::AccessLogChoice::Off => return None,
         raw::AccessLogChoice::Path(path) => (path, LogFormat::combined()),
@@ -375,6 +381,9 @@ fn access_log(
                 "json" => LogFormat::json(),
                 template => log_template(template, &table.format.span, reader)?,
             };
+            if let Some(condition) = &table.when {
+                when = Some(conditions.compile(condition, FactStage::Response, reader)?);
+            }
             (&table.path.value, format)
         }
     };
@@ -393,6 +402,7 @@ fn access_log(
     Some(AccessLogPlan {
         path: path.0.clone(),
         format,
+        when,
     })
 }
 
@@ -405,11 +415,17 @@ fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) ->
         ));
         return None;
     }
-    LogFormat::template(text)
-        .map_err(|error| {
+    match LogFormat::template(text) {
+        Ok(format) => {
+            templates::check_maps(format.maps(), span, reader);
+            templates::check_variables(format.variables_of_rules(), span, reader);
+            Some(format)
+        }
+        Err(error) => {
             reader.report(Finding::error(span, error.to_string(), "in this format"));
-        })
-        .ok()
+            None
+        }
+    }
 }
 
 /// A resolved site, with the spans for checks across sites.
@@ -441,7 +457,7 @@ fn site(
     let listeners = listen::listeners(raw, defaults.trusts_proxies, reader);
     let resolved_tls = tls::site(raw, &defaults.acme, reader);
     let access_log = match &raw.access_log {
-        Some(log) => access_log(log, reader),
+        Some(log) => access_log(log, &defaults.conditions, reader),
         None => defaults.access_log.clone(),
     };
     let names: Vec<_> = raw
@@ -515,6 +531,7 @@ fn site(
         handler,
         settings,
         rules,
+        maps: defaults.conditions.maps().cloned(),
         limits,
         origin_handles: groups.origin_handles(),
         key_sets: groups.key_sets(),

@@ -11,6 +11,7 @@ use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
 
 use super::cache;
+use super::conditions::Conditions;
 use super::upstream::{SiteUpstreams, same_site};
 use crate::diagnostics::Finding;
 use crate::files::is_no_folder;
@@ -29,6 +30,7 @@ const SPOOL: &str = "/var/tmp";
 /// Resolves the reverse proxy of a site or of a location.
 pub(super) struct ProxyResolver<'a> {
     pub(super) groups: &'a SiteUpstreams<'a>,
+    pub(super) conditions: &'a Conditions,
     /// The origins.
     pub(super) upstream: &'a Setting<UpstreamName>,
     /// The location that names them; `None` for the site.
@@ -47,7 +49,7 @@ impl ProxyResolver<'_> {
     ) -> Option<(ProxyPlan, LocationSettings)> {
         let found = self.groups.of_upstream(self.upstream, reader);
         let path = self.path(reader);
-        let cache = cache::settings(self.cache, self.cache_of_site, reader);
+        let cache = cache::settings(self.cache, self.cache_of_site, self.conditions, reader);
         let keys = self.keys(reader)?;
         let host = self.host(&keys, reader);
         let hold_request = hold_request(&keys.hold_request, reader);

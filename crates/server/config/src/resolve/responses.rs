@@ -3,6 +3,7 @@
 use apus_sites::{FieldChange, InvalidReturn, ReturnHandler};
 use http::HeaderValue;
 
+use super::templates::check_text;
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::raw;
@@ -15,6 +16,12 @@ pub(super) fn return_handler(
     reader: &mut ConfigReader<'_>,
 ) -> Option<ReturnHandler> {
     let status = keys.status.value.0;
+    if let Some(location) = &keys.location {
+        check_text(&location.0, &location.span, reader);
+    }
+    if let Some(text) = &keys.text {
+        check_text(&text.0, &text.span, reader);
+    }
     let made = match (&keys.location, &keys.text) {
         (Some(location), Some(text)) => {
             reader.report(
@@ -62,6 +69,9 @@ pub(super) fn field_changes(
     let Some(raw) = raw else {
         return Vec::new();
     };
+    for (_, value) in raw.set.0.iter().chain(&raw.add.0) {
+        check_text(&value.0, &value.span, reader);
+    }
     let mut changes = Vec::new();
     let mut push =
         |made: Result<FieldChange, apus_sites::InvalidChange>, span: &SourceSpan| match made {

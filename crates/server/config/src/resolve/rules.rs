@@ -2,11 +2,12 @@
 
 use apus_conditions::FactStage;
 use apus_http::StatusCode;
-use apus_sites::{Rule, RuleAction, Rules};
+use apus_sites::{InvalidRule, Rule, RuleAction, Rules};
 
 use super::conditions::Conditions;
 use super::limits::ResolvedLimit;
 use super::responses::{field_changes, return_handler};
+use super::templates::check_text;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
 use crate::raw::Location;
@@ -15,8 +16,9 @@ use crate::source::{Setting, SourceSpan};
 use crate::value::{List, Map, Text};
 
 /// The keys of a rule that do something.
-const ACTIONS: [&str; 16] = [
+const ACTIONS: [&str; 17] = [
     "tag",
+    "set",
     "request_headers",
     "headers",
     "log",
@@ -132,6 +134,20 @@ impl RulePlace<'_> {
         for tag in &keys.tag.0 {
             actions.push(RuleAction::Tag(tag.0.as_str().into()));
         }
+        for (name, value) in &keys.set.0 {
+            check_text(&value.0, &value.span, reader);
+            match RuleAction::set(&name.0, &value.0) {
+                Ok(action) => actions.push(action),
+                Err(error) => {
+                    let place = match error {
+                        InvalidRule::VariableName => &name.span,
+                        _ => &value.span,
+                    };
+                    reader.report(Finding::error(place, error.to_string(), "here"));
+                    return None;
+                }
+            }
+        }
         let changes = field_changes(keys.request_headers.as_ref(), reader);
         actions.extend(changes.into_iter().map(RuleAction::RequestField));
         let changes = field_changes(keys.headers.as_ref(), reader);
@@ -143,6 +159,7 @@ impl RulePlace<'_> {
             actions.push(RuleAction::NoCache);
         }
         if let Some(target) = &keys.rewrite {
+            check_text(&target.0, &target.span, reader);
             match RuleAction::rewrite(&target.0) {
                 Ok(action) => actions.push(action),
                 Err(error) => {

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use apus_layers::LimitKey;
 
-use super::conditions::{file_text, lines};
+use super::conditions::lines;
+use super::value_files::text_of_file;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, StringType};
 use crate::raw::layers::Limit;
@@ -56,7 +57,7 @@ pub(super) fn resolve<T: StringType>(
     let Some(file) = &keys.tiers.file else {
         return tiers;
     };
-    let text = file_text(file, reader)?;
+    let text = text_of_file(file, reader)?;
     let mut tiers = tiers?;
     let (read, mistakes) = parse(&text, &tiers);
     report(&mistakes, file, reader);

@@ -15,6 +15,7 @@ pub(crate) fn folder() -> TempDir {
     for name in ["public", "other", "sites"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
+    fs::write(folder.path().join("plans.map"), "ada gold\n").unwrap();
     for (name, host) in [("", "example.com"), ("other-", "example.org")] {
         let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         let write = |file: &str, text: String| {

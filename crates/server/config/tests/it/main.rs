@@ -15,8 +15,12 @@ mod geo;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod maps;
+#[cfg(test)]
 mod origins;
 #[cfg(test)]
 mod php;
+#[cfg(test)]
+mod whens;
 #[cfg(test)]
 mod workers;

@@ -35,7 +35,7 @@ impl Service for CacheKeyTraceService {
                 ("bypass".to_owned(), "only GET and HEAD are cached")
             } else if self.settings.is_bypassed(&request) {
                 let why = "the request has a cookie or a field of `bypass_cookies` or \
-                           `bypass_headers`, or an Upgrade";
+                           `bypass_headers`, or an Upgrade, or `bypass_when` holds";
                 ("bypass".to_owned(), why)
             } else {
                 let key = self.settings.key(&request).to_string();

@@ -332,6 +332,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     for rules in &plan.rules {
         site = site.rules(rules.clone().counters(context.resources.rule_counters));
     }
+    if let Some(maps) = &plan.maps {
+        site = site.maps(maps.clone());
+    }
     // The site's own handler is its location `/`, which an explicit location `/` replaces.
     if let Some(handler) = &plan.handler {
         site = site.location(location(
@@ -374,6 +377,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
                 )
             })?;
         site = site.observer(Arc::new(opened));
+        if let Some(condition) = &log.when {
+            site = site.observed_when(condition.clone());
+        }
     }
     Ok(site)
 }

@@ -38,6 +38,8 @@ pub enum RuleAction {
     ResponseField(FieldChange),
     /// Later conditions find this tag.
     Tag(Arc<str>),
+    /// A variable of the request gets a value: the fact `var.NAME` of later conditions, and `$var_NAME` in templates and logs.
+    Set(VariableChange),
     /// The client is banned for this time, and longer if it was banned before. A client without an address is not.
     Ban(Duration),
     /// Browsers are challenged by the site's challenge, and other clients refused. Where there is none, all are refused with 403.
@@ -48,6 +50,13 @@ pub enum RuleAction {
     Jump(Arc<str>),
     /// No other rule of this chain is asked; outside of chains, no other rule of this place.
     Leave,
+}
+
+/// A variable and its value, which may hold other variables.
+#[derive(Clone, Debug)]
+pub struct VariableChange {
+    pub(super) name: Arc<str>,
+    pub(super) value: Template,
 }
 
 /// A path with variables, and the query that it may have.
@@ -66,6 +75,21 @@ impl RuleAction {
     /// A layer for the requests that the rule applies to, as a limit.
     pub fn layer(middleware: impl Middleware<()>) -> Self {
         Self::Layer(Layer::new(middleware))
+    }
+
+    /// Sets a variable, whose name is letters, digits and `_`. The value may hold variables.
+    ///
+    /// # Errors
+    /// It is no name, or the value names an unknown variable.
+    pub fn set(name: &str, value: &str) -> Result<Self, InvalidRule> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(InvalidRule::VariableName);
+        }
+        Ok(Self::Set(VariableChange {
+            name: name.into(),
+            value: Template::parse(value).map_err(InvalidRule::Template)?,
+        }))
     }
 
     /// Another path, which may hold variables. The query of the request stays, unless the target has one.
@@ -96,6 +120,7 @@ impl RuleAction {
             Self::RequestField(_) => "change the request".to_owned(),
             Self::ResponseField(_) => "change the response".to_owned(),
             Self::Tag(tag) => format!("tag {tag}"),
+            Self::Set(change) => format!("set {}", change.name),
             Self::Ban(_) => "ban".to_owned(),
             Self::Challenge => "challenge".to_owned(),
             Self::NoLog => "do not log".to_owned(),
@@ -111,6 +136,8 @@ impl RuleAction {
 pub enum InvalidRule {
     /// The target of a rewrite does not begin with a slash.
     NotAbsolute,
+    /// The name of a variable has other characters than letters, digits and `_`.
+    VariableName,
     /// A variable does not exist.
     Template(InvalidTemplate),
 }
@@ -119,6 +146,7 @@ impl fmt::Display for InvalidRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAbsolute => f.write_str("the target of a rewrite begins with a slash"),
+            Self::VariableName => f.write_str("the name of a variable is letters, digits and `_`"),
             Self::Template(error) => error.fmt(f),
         }
     }

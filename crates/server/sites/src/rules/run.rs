@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use apus_access::Bans;
-use apus_conditions::{ConditionIndex, RequestFacts, Tags};
+use apus_conditions::{ConditionIndex, RequestFacts, RequestVariables, Tags};
 use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{NotCached, Request, Response, StatusCode};
@@ -15,7 +15,7 @@ use apus_layers::{BrowserChallenge, ChallengeDecision, ChallengeDemand};
 
 use super::{Rule, RuleAction, Rules};
 use crate::fields::FieldChange;
-use crate::template::{Captures, DocumentRoot, VariableScope};
+use crate::template::{Captures, DocumentRoot, ValueEncoding, VariableScope};
 
 /// How many chains a request may be in at once. A chain that jumps to itself ends there.
 const MAX_CHAINS: usize = 16;
@@ -304,6 +304,12 @@ impl<'a> Run<'a> {
                     self.changes.response_fields.push(change);
                 }
                 RuleAction::Tag(tag) => Tags::add(request, tag),
+                RuleAction::Set(change) => {
+                    let value = self.with_scope(request, |scope| {
+                        change.value.expand(scope, ValueEncoding::Plain)
+                    });
+                    RequestVariables::set(request, &change.name, value);
+                }
                 RuleAction::Ban(time) => {
                     if let (Some(bans), Some(client)) = (self.scope.bans, request.client().ip) {
                         bans.ban(client, *time, &format!("rule {}", rule.name));
@@ -398,6 +404,7 @@ impl Rule {
                 RuleAction::Rewrite(_)
                     | RuleAction::RequestField(_)
                     | RuleAction::Tag(_)
+                    | RuleAction::Set(_)
                     | RuleAction::Jump(_)
             )
         })

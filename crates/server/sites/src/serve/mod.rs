@@ -16,10 +16,13 @@ use std::time::{Duration, Instant};
 
 use apus_access::Bans;
 use apus_compress::Compression;
+use apus_conditions::{
+    Condition, FactKind, FactStage, RequestFacts, RequestMaps, RequestVariables,
+};
 use apus_files::FilesOutcome;
 use apus_handler::error_page::error_page;
 use apus_handler::rendering::ErrorRules;
-use apus_http::trace::Trace;
+use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{
     ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
     ServiceFactory, StatusCode,
@@ -27,7 +30,7 @@ use apus_http::{
 use apus_layers::{BrowserChallenge, ForceHttps, HstsField, Maintenance};
 
 use super::location::LocationMatcher;
-use super::observe::{RequestObservation, WorkerObserver};
+use super::observe::{ConditionalObserver, RequestObservation, WorkerObserver};
 use super::rules::{Hold, WorkerRules};
 use super::settings::ErrorPage;
 use super::site::Site;
@@ -54,8 +57,15 @@ struct SiteState {
     hsts: Option<HstsField>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
+    /// For which requests the observer is called, if that is known only with their responses.
+    observed_when: Option<Condition>,
     /// Whether layers may find users, and the observer needs them.
     observes_users: bool,
+    /// Whether the observer needs the variables that rules set.
+    observes_variables: bool,
+    maps: Option<RequestMaps>,
+    /// Whether requests get a place for their user or variables, or maps.
+    has_extensions: bool,
     /// Whether an error page is a path of the site, which needs a copy of the request.
     has_error_page_paths: bool,
     /// Whether `X-Accel-Redirect` of a service is followed, which needs a copy of the request.
@@ -102,7 +112,20 @@ impl SiteService {
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
         });
         let has_accel = locations.iter().any(|location| location.accel.is_some());
-        let observer = site.observer.as_ref().map(|observer| observer.worker());
+        let mut observer = site.observer.as_ref().map(|observer| observer.worker());
+        let mut observed_when = site.observed_when.clone();
+        if let (Some(observer), Some(condition)) = (
+            &mut observer,
+            observed_when.take_if(|condition| is_known_at_arrival(condition)),
+        ) {
+            *observer = Rc::new(ConditionalObserver {
+                condition,
+                observer: Rc::clone(observer),
+            });
+        }
+        let observes_variables = observer
+            .as_ref()
+            .is_some_and(|observer| observer.needs_variables());
         let has_layers = |location: &LocationState| !location.layers.is_empty();
         let rules: Box<[WorkerRules]> = site.rules.iter().map(WorkerRules::new).collect();
         let has_rules =
@@ -128,8 +151,14 @@ impl SiteService {
             locations,
             default_location,
             force_https: site.force_https,
-            has_first_steps: !rules.is_empty() || has_response_rules || site.challenge.is_some(),
-            has_last_steps: has_response_rules || site.challenge.is_some(),
+            has_first_steps: !rules.is_empty()
+                || has_response_rules
+                || site.challenge.is_some()
+                || observed_when.is_some(),
+            has_last_steps: has_response_rules
+                || site.challenge.is_some()
+                || observed_when.is_some(),
+            observed_when,
             maintenance: site.maintenance.clone(),
             challenge: site.challenge.clone(),
             maintenance_page: site
@@ -141,6 +170,9 @@ impl SiteService {
             compression: site.compression,
             observer,
             observes_users,
+            observes_variables,
+            has_extensions: observes_users || observes_variables || site.maps.is_some(),
+            maps: site.maps.clone(),
             has_error_page_paths,
             has_accel,
             has_slash_redirects,
@@ -193,8 +225,8 @@ impl Service for SiteService {
         {
             return site.respond_in_maintenance(request, response);
         }
-        if site.observes_users {
-            request.extensions_mut().insert(RemoteUserSlot::default());
+        if site.has_extensions {
+            site.add_extensions(&mut request);
         }
         let redirect_copy = site.redirect_copy(&request);
         let context = RequestState {
@@ -219,6 +251,22 @@ impl Service for SiteService {
 }
 
 impl SiteState {
+    /// Gives a request what is found through it.
+    fn add_extensions(&self, request: &mut Request) {
+        if self.observes_users {
+            request.extensions_mut().insert(RemoteUserSlot::default());
+        }
+        if self.observes_variables {
+            RequestVariables::attach(request);
+        }
+        if let Some(maps) = &self.maps {
+            maps.attach(request);
+            if Trace::of(request).is_some() {
+                note_maps(maps, request);
+            }
+        }
+    }
+
     fn observe(&self, request: &Request) -> Option<RequestObservation> {
         RequestObservation::begin(&**self.observer.as_ref()?, request)
     }
@@ -367,4 +415,32 @@ impl SiteState {
             .and_then(|index| self.locations.get(index))
             .unwrap_or(&self.default_location)
     }
+}
+
+/// Notes the values of the maps, for `apus explain`.
+#[cold]
+fn note_maps(maps: &RequestMaps, request: &Request) {
+    let facts = RequestFacts::new(request);
+    for name in maps.names() {
+        trace::note(request, || {
+            let what = match maps.value(name, &facts) {
+                Some(value) => format!("map {name}: {value}"),
+                None => format!("map {name} has no value"),
+            };
+            Step::new(StepKind::Variable, what, "for the request as it came")
+        });
+    }
+}
+
+/// Whether a condition is known before any rule was asked.
+fn is_known_at_arrival(condition: &Condition) -> bool {
+    let mut is_early = condition.stage() == FactStage::Request;
+    // Rules set tags and variables, and change paths and fields that maps take values from.
+    condition.each_fact(&mut |fact| {
+        is_early &= !matches!(
+            fact.kind(),
+            FactKind::Tag | FactKind::MapValue | FactKind::RuleVariable
+        );
+    });
+    is_early
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use apus_conditions::RequestFacts;
 use apus_http::{Request, Response};
 use apus_transport::coarse_now;
 
@@ -148,6 +149,10 @@ impl SiteState {
                 RuleResult::Allow => break,
                 RuleResult::Respond(other) => response = other,
             }
+        }
+        if let Some(condition) = &self.observed_when {
+            let facts = RequestFacts::new(&request).with_response(&response, time);
+            state.changes.is_unlogged |= !condition.holds(&facts);
         }
         state.request = Some(request);
         response

@@ -15,7 +15,9 @@ use apus_sites::{LocationSettings, Preset};
 use apus_upstream::plan::{self, NodePlan};
 
 use super::cache;
+use super::conditions::Conditions;
 use super::proxy::{hold_request, hold_response, path_form, service_settings};
+use super::templates::{check_maps, check_variables};
 use super::upstream::{FastcgiGroup, GroupUser, SiteUpstreams, response_limits};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable, shown};
@@ -31,6 +33,7 @@ use crate::value::{OneOrMore, Switch};
 pub(super) struct PhpResolver<'a> {
     pub(super) site: &'a Setting<Site>,
     pub(super) groups: &'a SiteUpstreams<'a>,
+    pub(super) conditions: &'a Conditions,
     /// The servers.
     pub(super) servers: &'a Setting<OneOrMore<PhpAddress>>,
     /// Whether the location names them itself.
@@ -92,6 +95,11 @@ impl PhpResolver<'_> {
             hold_response: hold_response?,
             ..settings
         };
+        for (_, value) in &keys.params.0 {
+            let template = &value.value.0;
+            check_maps(template.maps(), &value.span, reader);
+            check_variables(template.variables_of_rules(), &value.span, reader);
+        }
         let php = PhpPlan {
             files: self.files,
             upstream: upstream?,
@@ -375,7 +383,7 @@ impl PhpResolver<'_> {
         let own = self.own.map(|own| &own.cache).filter(|cache| cache.given);
         let of_site = self.site_keys.map(|site| &site.cache);
         let of_site = of_site.filter(|cache| cache.given);
-        let settings = cache::settings(own, of_site, reader)?;
+        let settings = cache::settings(own, of_site, self.conditions, reader)?;
         let Some(mut settings) = settings else {
             if keys.cache_field.given && *keys.cache_field {
                 reader.report(Finding::error(

@@ -10,6 +10,7 @@ use apus_net::SystemAccount;
 use apus_sites::{Preset, Template, TryFilesTemplate};
 use rustix::fs::Access;
 
+use super::super::templates::check_text;
 use super::SiteResolver;
 use crate::diagnostics::Finding;
 use crate::files::reason;
@@ -232,6 +233,9 @@ fn try_files(
 ) -> Option<TryFiles> {
     if !list.given {
         return None;
+    }
+    if let Some(last) = list.0.last() {
+        check_text(&last.0, &last.span, reader);
     }
     let rewrite = |last: &str| match Template::parse(last) {
         Ok(template) => Ok(Arc::new(rewrite(template)) as Arc<dyn RewriteUri>),

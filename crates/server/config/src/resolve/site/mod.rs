@@ -16,6 +16,7 @@ use super::limits::ResolvedLimit;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
 use super::rules::RulePlace;
+use super::templates::check_text;
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
@@ -210,6 +211,7 @@ impl<'a> SiteResolver<'a> {
         }
         ProxyResolver {
             groups: self.groups,
+            conditions: &self.defaults.conditions,
             upstream,
             pattern,
             own: location.and_then(|location| location.keys.proxy.as_ref()),
@@ -253,6 +255,7 @@ impl<'a> SiteResolver<'a> {
         php::PhpResolver {
             site: self.site,
             groups: self.groups,
+            conditions: &self.defaults.conditions,
             servers,
             has_servers: own.php_fastcgi.is_some(),
             pattern: location.map(|location| &location.path),
@@ -578,6 +581,7 @@ fn rewrite(rule: &Setting<raw::Rewrite>, reader: &mut ConfigReader<'_>) -> Optio
         RewriteThen::Redirect => RewriteFlag::Redirect,
         RewriteThen::Permanent => RewriteFlag::Permanent,
     };
+    check_text(&rule.to.0, &rule.to.span, reader);
     let made = RewriteRule::new(&rule.from.0, &rule.to.0, flag)
         .map_err(|error| {
             // The expression was parsed before, so the error is in the replacement.

@@ -47,6 +47,7 @@ pub(super) const CACHE: &[(&str, &str, &str)] = &[
     ("key.device", "", "key = { device = true }"),
     ("bypass_cookies", "", "bypass_cookies = \"wordpress_*\""),
     ("bypass_headers", "", "bypass_headers = \"X-Preview\""),
+    ("bypass_when", "", "bypass_when = \"query.preview exists\""),
     ("lock_timeout", "", "lock_timeout = 1"),
     ("status_field", "", "status_field = false"),
     ("purge_token", "", "purge_token = \"0123456789abcdef\""),

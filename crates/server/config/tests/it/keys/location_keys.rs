@@ -357,6 +357,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "limits = [{ name = \"a\", rate = \"10/s\", dry_run = true }]",
     ),
     (
+        "limits.when",
+        "limits = [{ name = \"a\", rate = \"10/s\" }]",
+        "limits = [{ name = \"a\", rate = \"10/s\", when = \"tls\" }]",
+    ),
+    (
         "limits.by_rules",
         "limits = [{ name = \"a\", rate = \"10/s\" }]",
         "limits = [{ name = \"a\", rate = \"10/s\", by_rules = true }]",

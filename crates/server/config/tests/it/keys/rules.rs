@@ -7,6 +7,7 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
     ("on", "deny = 403", "on = \"response\", deny = 403"),
     ("dry_run", "deny = 403", "dry_run = true, deny = 403"),
     ("tag", "deny = 403", "tag = \"a\", deny = 403"),
+    ("set", "deny = 403", "set = { a = \"$host\" }, deny = 403"),
     (
         "request_headers",
         "deny = 403",
@@ -102,6 +103,31 @@ pub(super) const OTHERS: &[(&str, &str, &str)] = &[
         "global.lists",
         "[global]\nrules = [{ deny = 403, when = \"client in @a\" }]\nlists = { a = \"10.0.0.0/8\" }\n",
         "[global]\nrules = [{ deny = 403, when = \"client in @a\" }]\nlists = { a = [\"10.0.0.0/8\", \"::1\"] }\n",
+    ),
+    (
+        "global.maps",
+        "[global]\nmaps.a = { from = \"path\", values = { \"/a\" = \"b\" } }\n",
+        "[global]\nmaps.b = { from = \"path\", values = { \"/a\" = \"b\" } }\n",
+    ),
+    (
+        "global.maps",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"b\" } }\n",
+        "[global]\nmaps.a = { from = \"referer\", values = { a = \"b\" } }\n",
+    ),
+    (
+        "global.maps",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"b\" } }\n",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"b\" }, default = \"c\" }\n",
+    ),
+    (
+        "global.maps",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"b\" } }\n",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"c\" } }\n",
+    ),
+    (
+        "global.maps",
+        "[global]\nmaps.a = { from = \"user_agent\", values = { a = \"b\" } }\n",
+        "[global]\nmaps.a = { from = \"user_agent\", file = \"plans.map\" }\n",
     ),
     (
         "global.time_zone",

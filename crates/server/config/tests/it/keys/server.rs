@@ -133,6 +133,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "access_log = { path = \"a\" }",
         "access_log = { path = \"a\", format = \"$status\" }",
     ),
+    (
+        "global.access_log.when",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", when = \"tls\" }",
+    ),
     ("global.log_level", "", "log_level = \"debug\""),
     ("global.compress", "", "compress = { gzip = false }"),
     ("global.compress.gzip", "", "compress.gzip = false"),

@@ -215,6 +215,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "access_log = { path = \"a\" }",
         "access_log = { path = \"a\", format = \"json\" }",
     ),
+    (
+        "sites.access_log.when",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", when = \"status == 404\" }",
+    ),
     ("sites.compress", "", "compress = { gzip = false }"),
     ("sites.compress.gzip", "", "compress.gzip = false"),
     ("sites.compress.brotli", "", "compress.brotli = false"),

@@ -75,6 +75,10 @@ fn each_recipe_does_what_its_page_promises() {
         ("public/account/index.html", "account"),
         ("public/admin/index.html", "admin"),
         ("new/index.html", "new home"),
+        (
+            "plans.map",
+            "# plans.map\nkey-of-ada  gold\nkey-of-lin  free\n~^trial-    free\n",
+        ),
         // The password is `secret`.
         (
             "htpasswd",
@@ -112,6 +116,9 @@ fn each_recipe_does_what_its_page_promises() {
         match title {
             "Log-in pages of WordPress" => wordpress(&at("blog.example", "203.0.113.1")),
             "API keys with plans" => plans(&at("api.example", "203.0.113.1")),
+            "Plans of API keys in a file" => {
+                plans_of_a_file(&at("plans.example", "203.0.113.1"));
+            }
             "A staging site" => {
                 staging(&at("staging.example", "203.0.113.1"));
                 assert_eq!(at("staging.example", "192.0.2.7").status("/", ""), 200);
@@ -185,6 +192,19 @@ fn wordpress(client: &Client<'_>) {
     }
     assert_eq!(status(&client.send("POST /wp-login.php", "")), 429);
     assert_ne!(client.status("/wp-login.php", ""), 429);
+}
+
+fn plans_of_a_file(client: &Client<'_>) {
+    let with = |key: &str| client.get("/", &format!("X-Api-Key: {key}\r\n"));
+    assert!(client.get("/", "").ends_with("This key has no plan.\n"));
+    assert_eq!(status(&with("key-of-bob")), 403);
+    assert!(with("key-of-ada").ends_with("data of gold"));
+    let statuses = |key: &str| [(); 3].map(|()| status(&with(key)));
+    assert_eq!(statuses("key-of-ada"), [200, 200, 200]);
+    assert_eq!(status(&with("key-of-ada")), 429);
+    for key in ["key-of-lin", "trial-7", "trial-8"] {
+        assert_eq!(statuses(key), [200, 200, 429], "{key}");
+    }
 }
 
 fn plans(client: &Client<'_>) {

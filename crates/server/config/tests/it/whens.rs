@@ -1,0 +1,67 @@
+//! Conditions of limits, caches and access logs: what they may be about, and their mistakes with places.
+
+use crate::documents::findings;
+
+#[track_caller]
+fn check(site: &str, expected: &[&str]) {
+    let found = findings(&format!(
+        "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\n{site}\n"
+    ));
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.contains(expected), "{found}\nlacks {expected}");
+    }
+}
+
+#[test]
+fn a_limit_is_for_requests_that_are_known_when_it_is_met() {
+    let limit = |keys: &str| format!("limits = [{{ name = \"a\", rate = \"1/s\", {keys} }}]");
+    check(&limit("when = 'method == \"POST\"'"), &[]);
+    check(&limit("when = { path = \"/api/**\" }, key = \"user\""), &[]);
+    check(&limit("when = 'user == \"ada\"', key = \"user\""), &[]);
+    check(
+        &limit("when = 'user == \"ada\"'"),
+        &["4:47 `user` is known after the authentication"],
+    );
+    check(
+        &limit("when = 'status == 404'"),
+        &["4:47 `status` is known with the response"],
+    );
+    check(
+        &limit("when = 'methd == \"POST\"'"),
+        &["did you mean `method`?"],
+    );
+}
+
+#[test]
+fn a_cache_is_bypassed_by_what_is_known_of_requests() {
+    check(
+        "cache = { bypass_when = 'query.preview exists or user == \"ada\"' }",
+        &[],
+    );
+    check(
+        "cache = { bypass_when = 'status == 404' }",
+        &["`status` is known with the response"],
+    );
+    // A location has the condition of its site, unless it has its own.
+    check(
+        "cache = { bypass_when = 'tls' }\nlocations = [{ path = \"/a/\", cache = { ttl = 10 } }, { path = \"/b/\", cache = { bypass_when = 'not tls' } }]",
+        &[],
+    );
+}
+
+#[test]
+fn a_log_has_the_requests_for_which_its_condition_holds() {
+    check(
+        "access_log = { path = \"log\", when = 'status >= 400 or time_taken > 1s' }",
+        &[],
+    );
+    check(
+        "access_log = { path = \"log\", when = 'status >= 400 and status < 300' }",
+        &["it is never true"],
+    );
+    check(
+        "access_log = { path = \"log\", when = 'statuz >= 400' }",
+        &["did you mean `status`?"],
+    );
+}

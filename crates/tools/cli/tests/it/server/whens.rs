@@ -1,0 +1,140 @@
+//! Conditions of access logs, limits and caches in a running server.
+
+use crate::harness::{Home, wait_until};
+use crate::wire::Wire;
+
+fn ask(address: std::net::SocketAddr, request: &str) -> (u16, String) {
+    let mut wire = Wire::connect(address);
+    wire.send(format!(
+        "{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    ));
+    let received = wire.read();
+    let text = format!("{}\r\n{}", received.head.join("\r\n"), received.text());
+    (received.status, text)
+}
+
+#[test]
+fn a_log_has_the_requests_or_responses_of_its_condition() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write("public/a.css", "a");
+    let site = |name: &str, when: &str| {
+        format!(
+            "[[sites]]\nname = \"{name}\"\nserver_name = \"{name}\"\nlisten = \"127.0.0.1:0\"\nroot = \"public\"\n{when}\n"
+        )
+    };
+    let config = site(
+        "a",
+        "access_log = { path = \"early\", format = \"$request_uri $status\", when = 'not path ends_with \".css\"' }",
+    );
+    home.write("apus.toml", &config);
+    let apus = home.serve(&[]);
+    let get = |path: &str| ask(apus.address(), &format!("GET {path}")).0;
+    // Each worker writes its own lines.
+    let lines = |file: &str| {
+        let text = home.read(file);
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        (get("/a.css"), get("/none"), get("/?last")),
+        (200, 404, 200)
+    );
+    wait_until("the requests are logged", || lines("early").len() == 2);
+    assert_eq!(lines("early"), ["/?last 200", "/none 404"]);
+
+    let config = site(
+        "a",
+        "access_log = { path = \"late\", format = \"$request_uri $status\", when = 'status >= 400 or tag.seen' }\n\
+         rules = [{ when = 'query.seen exists', tag = \"seen\" }, { when = 'query.ok exists', allow = true }]",
+    );
+    home.write("apus.toml", &config);
+    home.expect(&["reload"], 0);
+    assert_eq!(
+        (
+            get("/a.css"),
+            get("/?ok=1"),
+            get("/none?ok=1"),
+            get("/x"),
+            get("/?seen=1")
+        ),
+        (200, 200, 404, 404, 200)
+    );
+    wait_until("the requests are logged", || lines("late").len() == 3);
+    assert_eq!(lines("late"), ["/?seen=1 200", "/none?ok=1 404", "/x 404"]);
+}
+
+#[test]
+fn a_limit_counts_only_the_requests_of_its_condition() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write(
+        "apus.toml",
+        r#"
+[[sites]]
+name = "a"
+listen = "127.0.0.1:0"
+root = "public"
+[[sites.limits]]
+name = "queries"
+rate = "2/h"
+when = 'query.q exists'
+[[sites.limits]]
+name = "by-rule"
+rate = "1/h"
+by_rules = true
+when = 'query.heavy == "1"'
+[[sites.rules]]
+limit = "by-rule"
+"#,
+    );
+    let apus = home.serve(&[]);
+    let get = |path: &str| ask(apus.address(), &format!("GET {path}")).0;
+    for _ in 0..5 {
+        assert_eq!(get("/"), 200);
+    }
+    assert_eq!(
+        ["/?q=1", "/?q=2", "/?q=3", "/"].map(get),
+        [200, 200, 429, 200]
+    );
+    assert_eq!(
+        ["/?heavy=1", "/?heavy=1", "/?heavy=2"].map(get),
+        [200, 429, 200]
+    );
+}
+
+#[test]
+fn a_request_for_which_the_condition_holds_bypasses_the_cache() {
+    let origin = Home::new();
+    origin.make_folder("public");
+    origin.write("public/page", "first");
+    origin.write(
+        "apus.toml",
+        "[[sites]]\nlisten = \"127.0.0.1:0\"\nroot = \"public\"\naccess_log = { path = \"log\", format = \"$request_uri\" }\nheaders.set = { Cache-Control = \"max-age=600\" }\n",
+    );
+    let behind = origin.serve(&[]);
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        &format!(
+            "[[sites]]\nlisten = \"127.0.0.1:0\"\nupstream = \"http://{}\"\ncache = {{ bypass_when = 'query.fresh exists' }}\n",
+            behind.address()
+        ),
+    );
+    let apus = home.serve(&[]);
+    let get = |path: &str| ask(apus.address(), &format!("GET {path}")).1;
+    get("/page");
+    assert!(
+        get("/page").contains("hit"),
+        "the second one is from the cache"
+    );
+    for _ in 0..2 {
+        let fresh = get("/page?fresh=1");
+        assert!(!fresh.contains("; hit"), "{fresh}");
+    }
+    wait_until("all are logged", || origin.read("log").lines().count() == 3);
+    assert_eq!(origin.read("log").matches("/page?fresh=1\n").count(), 2);
+}
