@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use apus_http::{Network, Request, TlsFingerprints};
+use apus_http::{InvalidNetwork, Network, Request, TlsFingerprints};
 use apus_patterns::{ServerName, ServerNames};
 use regex::bytes::{Regex, RegexSet, RegexSetBuilder};
 
@@ -158,9 +158,8 @@ impl RequestMap {
     /// It is no key of this fact, it is there with another value, or the map is full.
     pub fn insert(&mut self, key: &str, value: &str) -> Result<(), InvalidMapEntry> {
         if self.entries >= MAX_ENTRIES {
-            return Err(InvalidMapEntry(format!(
-                "a map has at most {MAX_ENTRIES} entries"
-            )));
+            let why = format!("a map has at most {MAX_ENTRIES} entries");
+            return Err(InvalidMapEntry::new("", why));
         }
         let value = self.position(value);
         let is_free = if key.is_empty() {
@@ -169,10 +168,8 @@ impl RequestMap {
             self.keys.insert(key, value, self.from.kind())?
         };
         if !is_free {
-            return Err(InvalidMapEntry(format!(
-                "the key {} is there twice, with different values",
-                shown(key)
-            )));
+            let why = "the key is there twice, with different values";
+            return Err(InvalidMapEntry::new(key, why));
         }
         self.entries = self.entries.saturating_add(1);
         Ok(())
@@ -240,14 +237,14 @@ impl MapKeys {
     fn insert(&mut self, key: &str, value: u32, from: FactKind) -> Result<bool, InvalidMapEntry> {
         match self {
             Self::Networks { added, .. } => {
-                let network: Network = key
-                    .parse()
-                    .map_err(|error| InvalidMapEntry(format!("{}: {error}", shown(key))))?;
+                let network: Network = key.parse().map_err(|error: InvalidNetwork| {
+                    InvalidMapEntry::new(key, error.to_string())
+                })?;
                 Ok(*added.entry(network.into()).or_insert(value) == value)
             }
             Self::Hosts(names) => {
                 let invalid =
-                    |error: &dyn fmt::Display| InvalidMapEntry(format!("{}: {error}", shown(key)));
+                    |error: &dyn fmt::Display| InvalidMapEntry::new(key, error.to_string());
                 let written = match (key.strip_prefix("~*"), key.strip_prefix('.')) {
                     (Some(pattern), _) => format!("~(?i){pattern}"),
                     (None, Some(parent)) => format!("*.{parent}"),
@@ -275,11 +272,9 @@ impl MapKeys {
                     Regex::new(&pattern).map_err(|error| {
                         let error = error.to_string();
                         let why = error.lines().last().unwrap_or_default();
-                        InvalidMapEntry(format!(
-                            "{}: the regular expression is invalid: {}",
-                            shown(key),
-                            why.trim_start_matches("error: ")
-                        ))
+                        let why = why.trim_start_matches("error: ");
+                        let why = format!("the regular expression is invalid: {why}");
+                        InvalidMapEntry::new(key, why)
                     })?;
                     patterns.push((pattern, value));
                     return Ok(true);
@@ -287,18 +282,11 @@ impl MapKeys {
                 let key = key.strip_prefix('\\').unwrap_or(key);
                 match from.value_type() {
                     ValueType::Word(words) if !words.contains(&key) => {
-                        return Err(InvalidMapEntry(format!(
-                            "`{}` is never {}, but one of {}",
-                            from.name(),
-                            shown(key),
-                            words.join(", ")
-                        )));
+                        let why = format!("`{}` is one of {}", from.name(), words.join(", "));
+                        return Err(InvalidMapEntry::new(key, why));
                     }
                     ValueType::Path if !key.starts_with('/') => {
-                        return Err(InvalidMapEntry(format!(
-                            "a path begins with `/`, unlike {}",
-                            shown(key)
-                        )));
+                        return Err(InvalidMapEntry::new(key, "a path begins with `/`"));
                     }
                     _ => {}
                 }
@@ -330,12 +318,6 @@ impl MapKeys {
             Self::Networks { .. } => None,
         }
     }
-}
-
-/// A key in a message, not too long and without control characters.
-fn shown(key: &str) -> String {
-    let short: String = key.chars().take(60).collect();
-    format!("`{}`", short.escape_debug())
 }
 
 /// The maps of a server, prepared for requests. Clones share them.
@@ -514,11 +496,32 @@ impl std::error::Error for InvalidMap {}
 
 /// An entry of a map is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidMapEntry(String);
+pub struct InvalidMapEntry {
+    key: Box<str>,
+    why: Box<str>,
+}
+
+impl InvalidMapEntry {
+    fn new(key: &str, why: impl Into<Box<str>>) -> Self {
+        Self {
+            key: key.into(),
+            why: why.into(),
+        }
+    }
+
+    /// What is wrong, without the key, which may be a secret: the key of an API, say.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
 
 impl fmt::Display for InvalidMapEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        if !self.key.is_empty() {
+            let short: String = self.key.chars().take(60).collect();
+            write!(f, "`{}`: ", short.escape_debug())?;
+        }
+        f.write_str(&self.why)
     }
 }
 

@@ -177,7 +177,7 @@ fn refuses_what_is_no_map() {
         ("path", "/a", "twice"),
         ("path", "x", "begins with"),
         ("header.a", "~(", "regular expression"),
-        ("protocol", "h9", "never `h9`"),
+        ("protocol", "h9", "`protocol` is one of"),
         ("client", "10.0.0.0/33", "10.0.0.0/33"),
         ("client", "~x", "~x"),
         ("host", "a b", "a b"),

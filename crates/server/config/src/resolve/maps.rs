@@ -104,7 +104,8 @@ fn read_file(
         let error = match line {
             Ok(line) => match map.insert(&line.key, &line.value) {
                 Ok(()) => continue,
-                Err(error) => format!("line {}: {error}", line.number),
+                // The keys of a file may be secrets, and the log names what is wrong with it.
+                Err(error) => format!("line {}: {}", line.number, error.why()),
             },
             Err(line) => line.to_string(),
         };
