@@ -56,7 +56,7 @@ fn of_fifty_clients_over_two_workers_as_many_requests_pass_as_the_limit_says() {
     let home = Home::new();
     let apus = serve(
         &home,
-        "[[sites.limits]]\nname = \"all\"\nkey = \"all\"\nrate = \"100/s\"\nburst = 300\n",
+        "[[sites.limits]]\nname = \"all\"\nkey = \"all\"\nrate = \"25/s\"\nburst = 300\n",
     );
     let (allowed, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
     let mut streams: Vec<_> = (0..50).map(|_| apus.connect()).collect();
@@ -65,7 +65,8 @@ fn of_fifty_clients_over_two_workers_as_many_requests_pass_as_the_limit_says() {
     // The first request begins the time of the limit.
     assert_eq!(status(&mut last), 200);
     let first_ended = Instant::now();
-    // A third of the burst is used up before the clients begin: what comes due while a busy machine starts them is not lost at a full burst.
+    // What comes due while the burst is full is lost. A third of it is used up before the clients begin: four seconds for a busy machine to
+    // start them, which also serves more than 25 requests in a second. At 100 in a second, it once did not.
     for _ in 1..BURST / 3 {
         assert_eq!(status(&mut last), 200);
     }
@@ -85,8 +86,8 @@ fn of_fifty_clients_over_two_workers_as_many_requests_pass_as_the_limit_says() {
                 }
             });
         }
-        wait_until("two seconds have passed", || {
-            began.elapsed() >= Duration::from_secs(2)
+        wait_until("four seconds have passed", || {
+            began.elapsed() >= Duration::from_secs(4)
         });
         is_over.store(true, Ordering::Relaxed);
     });
@@ -99,7 +100,7 @@ fn of_fifty_clients_over_two_workers_as_many_requests_pass_as_the_limit_says() {
         };
     };
     let allowed = f64::from(allowed.into_inner());
-    let due = |time: Duration| f64::from(BURST) + 100.0 * time.as_secs_f64();
+    let due = |time: Duration| f64::from(BURST) + 25.0 * time.as_secs_f64();
     let least = due(sent - first_ended) - 2.0;
     let most = due(received - began) + 2.0;
     assert!(
