@@ -10,7 +10,7 @@
 //!   can never be true.
 //! - `index`: of many conditions, those that may hold.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `map`: values from values. `share`: shares of values.
-//! - `geo`: countries, cities and autonomous systems of addresses.
+//! - `geo`: countries, cities and autonomous systems of addresses; `geo_database`: their files, with the feature `geo`.
 //! - `request_facts`: what is known of an HTTP request and its response; `claims`: of the token of its user. `bot`: the bot that it is from. `variables`: what rules
 //!   set.
 //!
@@ -41,6 +41,11 @@ mod expression;
 mod fact;
 mod facts;
 mod geo;
+#[cfg(feature = "geo")]
+mod geo_database;
+#[cfg(not(feature = "geo"))]
+#[path = "geo_database_off.rs"]
+mod geo_database;
 mod index;
 mod list;
 mod map;
@@ -59,7 +64,10 @@ pub use check::{Definitions, InvalidCondition, InvalidName, TableField, TableVal
 pub use expression::Condition;
 pub use fact::{FACTS, Fact, FactKind, FactStage, Unit, ValueType};
 pub use facts::Facts;
-pub use geo::{GeoDatabase, GeoDatabases, InvalidGeoDatabase};
+pub use geo::GeoDatabases;
+pub use geo_database::GeoDatabase;
+#[cfg(feature = "geo")]
+pub use geo_database::InvalidGeoDatabase;
 pub use index::ConditionIndex;
 pub use list::{ConditionList, TextSet, TooManyTexts};
 pub use map::{
