@@ -61,10 +61,21 @@ impl FromStr for Network {
         };
         let address: IpAddr = address.parse().map_err(|_| InvalidNetwork)?;
         let whole = if address.is_ipv4() { 32 } else { 128 };
-        match bits.unwrap_or(whole) {
-            bits if bits <= whole => Ok(Self::Ip { address, bits }),
-            _ => Err(InvalidNetwork),
+        let bits: u8 = bits.unwrap_or(whole);
+        if bits > whole {
+            return Err(InvalidNetwork);
         }
+        // IPv4 addresses within IPv6 are IPv4 addresses, and so are their networks: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+        let canonical = address.to_canonical();
+        let bits = if canonical == address {
+            bits
+        } else {
+            bits.checked_sub(96).ok_or(InvalidNetwork)?
+        };
+        Ok(Self::Ip {
+            address: canonical,
+            bits,
+        })
     }
 }
 
@@ -100,7 +111,20 @@ mod tests {
         assert!(contains("fd00::/8", "fd12::1") && !contains("fd00::/8", "fe80::1"));
         assert!(contains("::1", "::1") && !contains("::1", "::2"));
         assert!(!contains("::/0", "127.0.0.1"));
-        for text in ["", "x", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/"] {
+        for network in ["::ffff:10.0.0.0/104", "::ffff:0:0/96", "::ffff:10.1.2.3"] {
+            assert!(contains(network, "10.1.2.3"), "{network}");
+            assert!(contains(network, "::ffff:10.1.2.3"), "{network}");
+            assert_eq!(contains(network, "11.0.0.1"), network == "::ffff:0:0/96");
+        }
+        for text in [
+            "",
+            "x",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "::ffff:10.0.0.0/95",
+        ] {
             assert_eq!(text.parse::<Network>(), Err(InvalidNetwork), "{text:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! DokuWiki, whose page names follow the name of the script in the path: its installation, edits and
 //! uploads over HTTP.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::compare::assert_same_response;
 use super::server::{Server, Site};
@@ -25,9 +25,11 @@ fn site<T>(start: impl Fn(&Site<'_>) -> T) -> T {
     })
 }
 
-/// Apus in front of an installed wiki.
-fn wiki() -> Server {
+/// Apus in front of an installed wiki, which no other test changes meanwhile: its feeds list what was changed last.
+fn wiki() -> (MutexGuard<'static, ()>, Server) {
     static INSTALLED: OnceLock<()> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let server = site(Server::apus);
     INSTALLED.get_or_init(|| {
         let visitor = Visitor::new(ClientProtocol::Http1);
@@ -51,7 +53,7 @@ fn wiki() -> Server {
             "{page}"
         );
     });
-    server
+    (turn, server)
 }
 
 /// A visitor who is logged in as the administrator.
@@ -75,7 +77,7 @@ fn log_in(server: &Server, protocol: ClientProtocol) -> Visitor {
 
 #[test]
 fn dokuwiki_stores_an_edited_page() {
-    let server = wiki();
+    let (_turn, server) = wiki();
     for protocol in ClientProtocol::ALL {
         let author = log_in(&server, protocol);
         let id = format!("birds:{protocol:?}").to_lowercase();
@@ -113,7 +115,7 @@ fn dokuwiki_stores_an_edited_page() {
 
 #[test]
 fn dokuwiki_accepts_media_uploads_and_serves_them() {
-    let server = wiki();
+    let (_turn, server) = wiki();
     let file = source("../../../../../../examples/site/public/assets/icon.png");
     for protocol in ClientProtocol::ALL {
         let author = log_in(&server, protocol);
@@ -150,7 +152,7 @@ fn dokuwiki_accepts_media_uploads_and_serves_them() {
 
 #[test]
 fn dokuwiki_responds_as_behind_nginx() {
-    let server = wiki();
+    let (_turn, server) = wiki();
     let nginx = site(Server::nginx);
     let reader = Visitor::new(ClientProtocol::Http1);
     reader.get(&nginx, "/doku.php?id=start");
