@@ -50,7 +50,7 @@ pub struct QuotaPeriod {
 
 /// What each key has used in the current window, for all workers.
 ///
-/// A value of the table is the number of a window above [`USED_BITS`] bits of what was used in it. So in a full part of the table the keys
+/// A value of the table is the number of a window above `USED_BITS` bits of what was used in it. So in a full part of the table the keys
 /// of earlier windows give way first, and then those that used least.
 #[derive(Debug)]
 pub struct QuotaTable {

@@ -119,7 +119,7 @@ fn a_request_for_which_the_condition_holds_bypasses_the_cache() {
     let home = Home::new();
     home.write(
         "apus.toml",
-        &format!(
+        format!(
             "[[sites]]\nlisten = \"127.0.0.1:0\"\nupstream = \"http://{}\"\ncache = {{ bypass_when = 'query.fresh exists' }}\n",
             behind.address()
         ),
