@@ -31,6 +31,9 @@ pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocke
 pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};
 
+/// For how long one [`ControlRequest::Traffic`] has requests counted, in seconds. Who watches for longer asks again.
+pub const MAX_TRAFFIC_SECONDS: u64 = 60;
+
 /// A request to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
@@ -64,6 +67,13 @@ pub enum ControlRequest {
         site: String,
         /// What holds from now on.
         change: MaintenanceChange,
+    },
+    /// Shows the busiest sites, nodes, clients and paths since requests are counted, and has them counted for a time.
+    Traffic {
+        /// For how long from now on they are counted, in seconds, at least; up to [`MAX_TRAFFIC_SECONDS`]. 0 only shows them.
+        seconds: u64,
+        /// Whether counting begins anew, if this is not only to show what was counted.
+        anew: bool,
     },
     /// Lists the bans of clients.
     BanList,

@@ -13,7 +13,7 @@
 //!   a folder without a file.
 //! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
 //!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `quota_control`:
-//!   what quotas have counted. `limit_admin`: limits for commands. `state_folder`, `saved_file`: what is remembered over restarts.
+//!   what quotas have counted. `limit_admin`: limits for commands. `traffic_lease`: until when requests are counted for `apus status --top`. `state_folder`, `saved_file`: what is remembered over restarts.
 //!
 //! # Decisions
 //!
@@ -60,6 +60,7 @@ mod signals;
 mod site_admin;
 mod source;
 mod state_folder;
+mod traffic_lease;
 mod upstream_admin;
 mod url;
 mod warm;

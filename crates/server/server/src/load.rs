@@ -20,7 +20,7 @@ use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
-use apus_sites::{ChallengeStates, RuleCounters};
+use apus_sites::{ChallengeStates, RuleCounters, TrafficWatch};
 use apus_transport::tls::KeyLogFile;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
@@ -67,6 +67,8 @@ pub(crate) struct PlanLoader {
     tickets: Arc<TicketSecrets>,
     /// How often rules applied, also those of configurations before.
     rule_counters: RuleCounters,
+    /// Where requests are counted while somebody watches.
+    traffic: TrafficWatch,
     /// What limits have counted, which a reload keeps.
     limits: Arc<LimitStates>,
     /// The keys of tokens that were fetched.
@@ -172,6 +174,7 @@ impl PlanLoader {
             on_demand: Arc::default(),
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
+            traffic: TrafficWatch::default(),
             limits: Arc::default(),
             key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
@@ -203,6 +206,11 @@ impl PlanLoader {
                 })
             })
             .collect()
+    }
+
+    /// Where requests are counted while somebody watches.
+    pub(crate) fn traffic(&self) -> &TrafficWatch {
+        &self.traffic
     }
 
     /// How often each rule of a configuration applied.
@@ -472,6 +480,7 @@ impl PlanLoader {
             on_demand: &self.on_demand,
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
+            traffic: &self.traffic,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
@@ -544,6 +553,7 @@ impl PlanLoader {
             on_demand: &self.on_demand,
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
+            traffic: &self.traffic,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),

@@ -43,6 +43,7 @@ use crate::serve_error::ServeError;
 use crate::signals::ServerSignals;
 use crate::site_admin;
 use crate::source::ConfigSource;
+use crate::traffic_lease::TrafficLease;
 use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
 use apus_config::{Recording, ServerPlan, changes};
@@ -176,6 +177,7 @@ struct ControlThread {
     started: StartTime,
     bans: BanControl,
     quotas: QuotaControl,
+    traffic: TrafficLease,
     reloads: u64,
     last_failure: Option<String>,
     /// The user that the configuration named at the start, unless it has no effect here.
@@ -288,6 +290,7 @@ impl ControlThread {
             loader.state_folder(&config),
         );
         let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
+        let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
@@ -355,6 +358,7 @@ impl ControlThread {
             started: StartTime::now(),
             bans,
             quotas,
+            traffic,
             reloads: 0,
             last_failure: None,
             account: can_have_user.then_some(account),
@@ -392,6 +396,9 @@ impl ControlThread {
                             self.purge(site.as_deref(), what, *soft).await
                         }
                         ControlRequest::RenewCertificate { name } => self.renew_certificate(name),
+                        ControlRequest::Traffic { seconds, anew } => {
+                            ControlResponse::Done(self.traffic.watch(*seconds, *anew))
+                        }
                         ControlRequest::BanList => ControlResponse::Done(self.bans.list()),
                         ControlRequest::BanAdd {
                             network,
@@ -780,6 +787,7 @@ impl ControlThread {
                     | ControlRequest::Upstream { .. }
                     | ControlRequest::RenewCertificate { .. }
                     | ControlRequest::Sites
+                    | ControlRequest::Traffic { .. }
                     | ControlRequest::BanList
                     | ControlRequest::BanAdd { .. }
                     | ControlRequest::BanRemove { .. }
@@ -859,6 +867,7 @@ impl ControlThread {
                 "challenges",
                 self.loader.challenges_status(&self.loaded.config),
             ),
+            ("counts_traffic", self.traffic.is_counting().into()),
             ("bans", self.bans.status()),
             ("quotas_fault", self.quotas.fault().into()),
             (

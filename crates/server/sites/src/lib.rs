@@ -19,7 +19,7 @@
 //! `bot_sites` finds out before all this which bot a request is from.
 //!
 //! `preset` has the presets (for PHP applications: `preset::php`). `observe` tells the access log of the end of a
-//! response.
+//! response, and `traffic` counts it while somebody watches.
 //!
 //! # Decisions
 //!
@@ -33,6 +33,8 @@
 //! - **Responses of the site itself have the fields of its handlers**, and pass the layers that change only fields
 //!   (`respond_itself`): redirects to `https` or to the path with a slash, 400 and 404. Layers that may reject a request
 //!   do not see them, as in nginx, where rewriting comes before access rules.
+//! - **Requests are counted by client and path only while somebody watches** (`traffic`): otherwise a request reads one flag, which
+//!   nobody writes. Then each worker counts in its own tables, and takes their lock, for which only a reader may make it wait.
 //! - **A variable has one definition** (`variable`) for templates and log formats. `docs/variables.md` is made of it,
 //!   and of what is known at the end of a response (`crates/server/access-log/src/format.rs`).
 //!
@@ -55,6 +57,7 @@ mod serve;
 mod settings;
 mod site;
 mod template;
+mod traffic;
 mod variable;
 
 use std::cell::RefCell;
@@ -86,6 +89,7 @@ pub use rules::{InvalidRule, Rule, RuleAction, RuleCount, RuleCounters, Rules};
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
 pub use template::{InvalidTemplate, Template, TryFilesTemplate};
+pub use traffic::{TrafficClient, TrafficCounts, TrafficPath, TrafficReading, TrafficWatch};
 pub use variable::{RequestVariable, VariableDescription, VariableSink};
 
 use apus_handler::error_page;

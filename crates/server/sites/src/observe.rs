@@ -66,6 +66,8 @@ pub type OnCompletion = Box<dyn FnOnce(&Completion)>;
 /// Calls the observer for every request, also if it never gets a response or its response is dropped.
 pub struct RequestObservation {
     on_completion: Option<OnCompletion>,
+    /// Counts the request, whether the observer sees it or not.
+    count: Option<OnCompletion>,
     since: Instant,
     /// The status of the response, once there is one.
     status: Option<StatusCode>,
@@ -76,14 +78,32 @@ impl RequestObservation {
     pub fn begin(observer: &dyn WorkerObserver, request: &Request) -> Option<Self> {
         Some(Self {
             on_completion: Some(observer.begin(request)?),
+            count: None,
             since: coarse_now(),
             status: None,
         })
     }
 
-    /// Forgets the request: the observer is not called.
-    pub fn discard(mut self) {
+    /// Begins to observe a request that is counted, too, whether there is an observer that is interested or not.
+    pub(crate) fn counted(
+        observer: Option<&dyn WorkerObserver>,
+        request: &Request,
+        count: OnCompletion,
+    ) -> Self {
+        Self {
+            on_completion: observer.and_then(|observer| observer.begin(request)),
+            count: Some(count),
+            since: coarse_now(),
+            status: None,
+        }
+    }
+
+    /// Forgets the request: the observer is not called. If the request is counted, that is done when `response` completes.
+    pub fn discard(mut self, response: &mut Response) {
         self.on_completion = None;
+        if self.count.is_some() {
+            self.attach(response);
+        }
     }
 
     /// Calls the observer when `response` completes.
@@ -92,18 +112,25 @@ impl RequestObservation {
         let origin = response.origin().cloned();
         let cache = response.cache();
         response.on_complete(move |completion| {
-            if let Some(on_completion) = self.on_completion.take() {
-                if origin.is_some() || cache.is_some() {
-                    on_completion(&Completion {
-                        origin,
-                        cache,
-                        ..completion.clone()
-                    })
-                } else {
-                    on_completion(completion)
-                }
+            if origin.is_some() || cache.is_some() {
+                self.complete(&Completion {
+                    origin,
+                    cache,
+                    ..completion.clone()
+                });
+            } else {
+                self.complete(completion);
             }
         });
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        if let Some(on_completion) = self.on_completion.take() {
+            on_completion(completion);
+        }
+        if let Some(count) = self.count.take() {
+            count(completion);
+        }
     }
 }
 
@@ -117,9 +144,9 @@ impl fmt::Debug for RequestObservation {
 
 impl Drop for RequestObservation {
     fn drop(&mut self) {
-        let Some(on_completion) = self.on_completion.take() else {
+        if self.on_completion.is_none() && self.count.is_none() {
             return;
-        };
+        }
         let (status, outcome) = match self.status {
             Some(status) => (status, ResponseOutcome::ClientGone),
             // The connection responds with 500 when a handler panics.
@@ -132,7 +159,7 @@ impl Drop for RequestObservation {
                 ResponseOutcome::ClientGone,
             ),
         };
-        on_completion(&Completion {
+        self.complete(&Completion {
             status,
             body_bytes: 0,
             bytes: 0,

@@ -12,6 +12,7 @@ use super::observe::Observer;
 use super::respond::ReturnHandler;
 use super::rules::Rules;
 use super::settings::LocationSettings;
+use super::traffic::TrafficWatch;
 use apus_compress::Compression;
 use apus_files::Files;
 use apus_layers::{BrowserChallenge, Hsts, Maintenance};
@@ -31,6 +32,7 @@ pub struct Site {
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) observed_when: Option<Condition>,
+    pub(super) traffic: Option<TrafficWatch>,
     pub(super) rules: Vec<Rules>,
     pub(super) maps: Option<RequestMaps>,
 }
@@ -72,6 +74,7 @@ impl Site {
             compression: None,
             observer: None,
             observed_when: None,
+            traffic: None,
             rules: Vec::new(),
             maps: None,
         }
@@ -175,6 +178,13 @@ impl Site {
     #[must_use]
     pub fn observed_when(mut self, condition: Condition) -> Self {
         self.observed_when = Some(condition);
+        self
+    }
+
+    /// Counts the site's requests there while somebody watches, whether the observer sees them or not.
+    #[must_use]
+    pub fn traffic(mut self, watch: &TrafficWatch) -> Self {
+        self.traffic = Some(watch.clone());
         self
     }
 }

@@ -107,6 +107,7 @@ Examples:
   apus status
   apus status --socket /run/shop/control.sock     an application in Rust, with its routes
   apus status --rules                             how often each rule applied
+  apus status --top                               the busiest sites, upstream nodes, clients and paths
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(StatusArguments),
     /// Enable, drain or disable a node of an upstream group
@@ -456,6 +457,16 @@ pub(crate) struct StatusArguments {
     /// Show how often each rule applied
     #[arg(long, conflicts_with = "metrics")]
     pub(crate) rules: bool,
+    /// Show the busiest sites, upstream nodes, clients and paths
+    ///
+    /// The server counts requests only for a minute after such a command. A terminal is refreshed every two seconds, until
+    /// Ctrl-C. Otherwise the first such command shows what was counted in three seconds, and the next ones what was
+    /// counted since then.
+    #[arg(long, conflicts_with_all = ["metrics", "rules"])]
+    pub(crate) top: bool,
+    /// Begin to count anew, and show what was counted after this time, such as 10s or 5m
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "top")]
+    pub(crate) time: Option<Duration>,
 }
 
 /// Arguments of `apus upstream`.

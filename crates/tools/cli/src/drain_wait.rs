@@ -67,7 +67,11 @@ pub(crate) fn run(
     }
 }
 
-fn ask(running: &RunningServer, request: &ControlRequest) -> Result<Value, CommandError> {
+/// The response of the running server, if it is none that failed.
+pub(crate) fn ask(
+    running: &RunningServer,
+    request: &ControlRequest,
+) -> Result<Value, CommandError> {
     match send(running, request)? {
         ControlResponse::Done(value) => Ok(value),
         ControlResponse::Failed { message, details } => {

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
-//! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`: what is printed.
+//! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`, `traffic_view`: what is printed.
 //! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `limit_commands`: `apus limit`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
@@ -46,6 +46,7 @@ mod sign_url;
 mod site_commands;
 mod site_list;
 mod time_argument;
+mod traffic_view;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -135,8 +136,12 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
             running,
             metrics,
             rules,
+            top,
+            time,
         }) => {
-            if metrics {
+            if top {
+                traffic_view::run(&running, time)
+            } else if metrics {
                 run_metrics(&running)
             } else if rules {
                 run_rules(&running)

@@ -492,7 +492,7 @@ fn push_cache(out: &mut String, cache: &Value) {
     out.push('\n');
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),

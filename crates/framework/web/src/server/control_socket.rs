@@ -57,6 +57,7 @@ impl ApplicationSocket {
             ControlRequest::Stop
             | ControlRequest::Upstream { .. }
             | ControlRequest::Sites
+            | ControlRequest::Traffic { .. }
             | ControlRequest::BanList
             | ControlRequest::LimitList { .. }
             | ControlRequest::LimitReset { .. }

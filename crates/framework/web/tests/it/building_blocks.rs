@@ -234,6 +234,7 @@ impl Bench {
             on_demand: &Arc::default(),
             tickets: &Arc::default(),
             rule_counters: &apus_sites::RuleCounters::default(),
+            traffic: &apus_sites::TrafficWatch::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

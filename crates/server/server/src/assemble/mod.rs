@@ -17,7 +17,9 @@ use apus_net::tls::{
 };
 use apus_net::{ClientFilter, Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
-use apus_sites::{ChallengeStates, Location, LocationPattern, RuleCounters, Site, Sites};
+use apus_sites::{
+    ChallengeStates, Location, LocationPattern, RuleCounters, Site, Sites, TrafficWatch,
+};
 use apus_transport::tls::Certificate;
 
 use crate::maintenance::MaintenanceSwitches;
@@ -46,6 +48,8 @@ pub struct ProcessResources<'a> {
     pub tickets: &'a Arc<TicketSecrets>,
     /// How often rules applied.
     pub rule_counters: &'a RuleCounters,
+    /// Where requests are counted while somebody watches.
+    pub traffic: &'a TrafficWatch,
     /// The maintenance of sites by command.
     pub maintenance: &'a MaintenanceSwitches,
     /// What the challenges of sites remember.
@@ -325,6 +329,7 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     let mut site = Site::new(&plan.name)
         .settings(plan.settings.clone())
         .maintenance(plan.maintenance.clone().switch(&switch))
+        .traffic(context.resources.traffic)
         .compression(plan.compression);
     for name in &plan.server_names {
         site = site.server_name(name.clone());
@@ -492,6 +497,7 @@ mod tests {
             on_demand: &Arc::default(),
             tickets: &Arc::default(),
             rule_counters: &RuleCounters::default(),
+            traffic: &TrafficWatch::default(),
             maintenance: &MaintenanceSwitches::default(),
             challenge_states: &ChallengeStates::default(),
             bans: None,

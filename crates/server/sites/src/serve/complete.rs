@@ -220,7 +220,7 @@ impl SiteState {
         let rules = context.route.rules.take();
         if let Some(observation) = context.observation {
             match rules {
-                Some(rules) if rules.changes.is_unlogged => observation.discard(),
+                Some(rules) if rules.changes.is_unlogged => observation.discard(&mut response),
                 _ => observation.attach(&mut response),
             }
         }

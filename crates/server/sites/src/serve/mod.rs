@@ -35,6 +35,7 @@ use super::rules::{Hold, WorkerRules};
 use super::settings::ErrorPage;
 use super::site::Site;
 use super::template::Captures;
+use super::traffic::{TrafficWatch, WorkerTraffic};
 use locate::LocationSearch;
 use location_state::{LocationState, script_use};
 use route::{RequestRoute, SpareRoutes};
@@ -57,6 +58,7 @@ struct SiteState {
     hsts: Option<HstsField>,
     compression: Option<Compression>,
     observer: Option<Rc<dyn WorkerObserver>>,
+    traffic: Option<WorkerTraffic>,
     /// For which requests the observer is called, if that is known only with their responses.
     observed_when: Option<Condition>,
     /// Whether layers may find users, and the observer needs them.
@@ -169,6 +171,7 @@ impl SiteService {
             hsts: site.hsts.map(HstsField::from),
             compression: site.compression,
             observer,
+            traffic: site.traffic.as_ref().map(TrafficWatch::worker),
             observes_users,
             observes_variables,
             has_extensions: observes_users || observes_variables || site.maps.is_some(),
@@ -267,8 +270,19 @@ impl SiteState {
         }
     }
 
+    #[inline]
     fn observe(&self, request: &Request) -> Option<RequestObservation> {
-        RequestObservation::begin(&**self.observer.as_ref()?, request)
+        match &self.traffic {
+            Some(traffic) if traffic.is_on() => Some(self.observe_counted(request, traffic)),
+            _ => RequestObservation::begin(&**self.observer.as_ref()?, request),
+        }
+    }
+
+    /// Observes a request while somebody watches the traffic.
+    #[cold]
+    fn observe_counted(&self, request: &Request, traffic: &WorkerTraffic) -> RequestObservation {
+        let count = traffic.begin(&self.name, request);
+        RequestObservation::counted(self.observer.as_deref(), request, count)
     }
 
     /// The response to a request, before [`Self::complete`] gives it error pages and the fields of the site.

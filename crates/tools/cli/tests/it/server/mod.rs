@@ -19,6 +19,7 @@ mod request_ids;
 mod rules;
 mod tickets;
 mod tls_policies;
+mod traffic;
 mod under_load;
 mod variables;
 mod whens;
