@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::connection::{self, AcceptedSocket};
 use crate::connection_table::{ConnectionPermit, ConnectionSlot};
 use crate::listen::BoundSocket;
-use crate::syn_filter::SynFilter;
+use crate::syn_filter::{self, SynFilter};
 use crate::worker::{Worker, WorkerListener};
 
 /// The pause of accept when the process has no descriptors or memory left. Clients wait in the queue of the
@@ -34,20 +34,6 @@ const HANDSHAKE: Duration = Duration::from_millis(200);
 
 /// How long further accept failures are not logged after one was: they may repeat after every pause.
 const QUIET: Duration = Duration::from_secs(10);
-
-/// A program of the Berkeley Packet Filter that drops the segments with which clients begin to connect (SYN,
-/// bit 1 of byte 13 of the TCP header, RFC 9293, section 3.1).
-const DROP_SYN: [SockFilter; 4] = [
-    SockFilter::new(BPF_LD_BYTE, 0, 0, 13),
-    SockFilter::new(BPF_JUMP_IF_SET, 0, 1, 2),
-    SockFilter::new(BPF_RETURN, 0, 0, 0),
-    SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),
-];
-
-// Codes of <linux/bpf_common.h>.
-const BPF_LD_BYTE: u16 = 0x30;
-const BPF_JUMP_IF_SET: u16 = 0x45;
-const BPF_RETURN: u16 = 0x06;
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
@@ -117,8 +103,8 @@ impl AcceptSocket {
         }
     }
 
-    /// Makes the kernel drop the segments that a program drops, or with `None` none; false if it does not. Not for a socket that
-    /// another process passed, which others may have as well.
+    /// Makes the kernel drop the segments that a program drops, or with `None` none. Returns whether it does; not for a Unix socket,
+    /// nor for one that another process passed, which may keep it open.
     fn filter(&self, program: Option<&[sock_filter]>) -> bool {
         let Self::Tcp {
             listener,
@@ -138,30 +124,20 @@ impl AcceptSocket {
                 socket.attach_filter(&instructions.collect::<Vec<_>>())
             }
         };
+        if let Err(error) = &attached {
+            tracing::debug!(%error, "the kernel takes no filter for a listening socket");
+        }
         attached.is_ok()
     }
 
     /// Makes the kernel ignore clients that begin to connect from now on: a connection that enters the queue
     /// between the last accept and the close of the socket would be reset. These clients try again after a
-    /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port. Returns
-    /// whether it does; not for a Unix socket, nor for one that the process which passed it keeps open.
+    /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port. Returns whether it does.
     fn ignore_new_clients(&self) -> bool {
-        let Self::Tcp {
-            listener,
-            is_inherited: false,
-            ..
-        } = self
-        else {
-            return false;
-        };
         // Tried before: to close the socket at once resets what is in its queue, and to accept until it is empty
         // leaves the time between the last accept and the close. Connections were reset when a reload moved a port
         // to another address.
-        let attached = SockRef::from(listener).attach_filter(&DROP_SYN);
-        if let Err(error) = &attached {
-            tracing::debug!(%error, "clients that connect while a listener closes may be reset");
-        }
-        attached.is_ok()
+        self.filter(Some(&syn_filter::DROP_ALL))
     }
 }
 
@@ -218,9 +194,9 @@ pub(crate) async fn accept(
                         let filter = refused.get_or_insert_with(|| {
                             let socket = Rc::downgrade(&socket);
                             let attach = move |program: Option<&[sock_filter]>| {
-                                socket
-                                    .upgrade()
-                                    .is_some_and(|socket| socket.filter(program))
+                                if let Some(socket) = socket.upgrade() {
+                                    socket.filter(program);
+                                }
                             };
                             SynFilter::new(&worker, Box::new(attach))
                         });

@@ -26,8 +26,8 @@ const MAX_CLIENTS: usize = 256;
 /// The time between two looks at the clients.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What puts a program on the listening socket, or with `None` takes it away; false if the kernel refuses it.
-type Attach = dyn Fn(Option<&[sock_filter]>) -> bool;
+/// What puts a program on the listening socket, or with `None` takes it away. Without it, refused clients are closed as before.
+type Attach = dyn Fn(Option<&[sock_filter]>);
 
 /// The refused clients of a listening socket.
 pub(crate) struct SynFilter {
@@ -108,9 +108,7 @@ impl SynFilter {
         let mut sources: Vec<Source> = dropped.map(|client| client.source).collect();
         sources.sort_unstable();
         let program = (!sources.is_empty()).then(|| program(&sources));
-        if !(self.attach)(program.as_deref()) {
-            tracing::debug!("refused clients are closed, as they cannot be dropped");
-        }
+        (self.attach)(program.as_deref());
     }
 
     /// A second has passed. Returns whether there are clients left.
@@ -184,8 +182,15 @@ fn jump_over(part: &[sock_filter]) -> sock_filter {
     instruction(JUMP, (0, 0), length)
 }
 
-/// A program that drops the segments with which clients begin to connect (SYN, bit 1 of byte 13 of the TCP header), of these
-/// sources, which are in order. Accepted sockets inherit it: their segments pass after three instructions.
+/// A program that drops the segments with which clients begin to connect (SYN, bit 1 of byte 13 of the TCP header).
+pub(crate) const DROP_ALL: [sock_filter; 4] = [
+    load(LOAD_BYTE, 13),
+    instruction(JUMP_IF_SET, (0, 1), 2),
+    DROP,
+    PASS,
+];
+
+/// The same of these sources, which are in order. Accepted sockets inherit it: their segments pass after three instructions.
 fn program(sources: &[Source]) -> Vec<sock_filter> {
     let v6 = sources.partition_point(|source| matches!(source, Source::V4(_)));
     let (v4, v6) = sources.split_at(v6);
