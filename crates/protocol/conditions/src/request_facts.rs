@@ -14,6 +14,7 @@ use crate::bot::{BotClaim, BotProof};
 use crate::claims;
 use crate::fact::{Fact, FactKind};
 use crate::facts::Facts;
+use crate::limits::RequestLimits;
 use crate::map::RequestMaps;
 use crate::variables::RequestVariables;
 
@@ -167,6 +168,7 @@ impl Facts for RequestFacts<'_> {
             FactKind::RequestLength => length(self.request.headers()),
             FactKind::Load => ServerLoad::busy().map(u64::from),
             FactKind::Connections => ServerLoad::connections(),
+            FactKind::LimitLeft => RequestLimits::left(self.request, fact.name()?),
             FactKind::Status => Some(self.response?.0.status().as_u16().into()),
             FactKind::ResponseLength => {
                 let response = self.response?.0;
