@@ -321,6 +321,7 @@ impl CertificateOrder<'_> {
             directory: self.provider.directory.clone(),
             url: order.url().to_owned(),
             names: self.managed.names.clone(),
+            failures_before: state.failures,
         });
         self.store.put_state(self.managed, state)?;
         self.share().await?;
@@ -343,9 +344,11 @@ impl CertificateOrder<'_> {
             Ok(order) => order,
             Err(error) => {
                 let error = IssueError::from(error);
-                // An authority that has forgotten the order says so. It is not given up for other failures, unless there are many.
+                // An authority that has forgotten the order says so. It is not given up for other failures, unless there were many with
+                // it: those of the order before led to a third one, when this attempt began again after a refused nonce.
+                let failures = state.failures.saturating_sub(open.failures_before);
                 let is_given_up =
-                    self.observations.is_refusal() || state.failures >= MAX_FAILURES_OF_ONE_ORDER;
+                    self.observations.is_refusal() || failures >= MAX_FAILURES_OF_ONE_ORDER;
                 return if is_given_up && error.is_of_the_request() {
                     Ok(None)
                 } else {

@@ -38,4 +38,7 @@ pub(crate) struct OpenOrder {
     pub(crate) url: String,
     /// The names that were ordered.
     pub(crate) names: Vec<String>,
+    /// The failed attempts before it was made.
+    #[serde(default)]
+    pub(crate) failures_before: u32,
 }
