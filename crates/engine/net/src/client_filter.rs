@@ -1,12 +1,28 @@
-//! Which clients may not connect.
+//! Which clients may not connect, and what clients do wrong.
 
 use std::net::IpAddr;
 
-/// Decides which clients may not connect, before anything is read of them.
+use apus_http::Glitch;
+
+/// Decides which clients may not connect, before anything is read of them, and learns what clients do wrong.
 ///
 /// Workers call it for each connection that they accept, for the client that a PROXY protocol head names, and for the first packet
 /// of a QUIC connection. It must not wait.
 pub trait ClientFilter: Send + Sync {
-    /// Whether connections of this client are closed.
-    fn refuses(&self, client: IpAddr) -> bool;
+    /// Why connections of this client are closed, if they are.
+    fn refuses(&self, client: IpAddr) -> Option<ClientRefusal>;
+
+    /// A client did something wrong. Its address is proven, and is that of the connection: a proxy's, if its clients do wrong.
+    ///
+    /// Workers call it for what goes wrong only. It must not wait.
+    fn note(&self, _client: IpAddr, _glitch: Glitch) {}
+}
+
+/// Why a client may not connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientRefusal {
+    /// It is banned.
+    Banned,
+    /// It did much wrong before, and the workers are busy.
+    Glitches,
 }

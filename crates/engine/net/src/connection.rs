@@ -3,7 +3,7 @@
 use std::io;
 use std::rc::Rc;
 
-use apus_http::{ConnectionInfo, Peer};
+use apus_http::{ConnectionInfo, Glitch, Peer};
 use apus_transport::{InputBuffer, StreamSocket, Transport};
 
 use crate::alt_svc::AltSvc;
@@ -125,6 +125,11 @@ pub(crate) async fn establish<'a>(
                 Err(error) => {
                     worker.counters.handshake_failures.add(1);
                     count_failure(worker, &error);
+                    // A client that goes without a word, as a port scan or a browser that prepares a connection, or is slow, breaks
+                    // nothing.
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        worker.note_glitch(&info.peer, Glitch::Handshake);
+                    }
                     tracing::debug!(%peer, %error, "TLS handshake failed");
                     return None;
                 }

@@ -90,6 +90,8 @@ counters! {
     refused,
     /// Connections closed at once, or not answered over QUIC, because their client is banned.
     banned,
+    /// Connections closed at once, or not answered over QUIC, because their client did much wrong and the workers are busy.
+    refused_for_glitches,
     /// Idle connections closed to make room for new ones.
     evicted,
     /// Accepts that failed for a lack of descriptors or memory.

@@ -216,8 +216,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Measures the load from now on, if something asks for it. Without a thread for that, it is unknown.
-    fn measure_load(&self) {
+    /// Measures the load from now on, if something asks for it ([`ServerLoad::want`]). Whoever asks for it while the engine serves calls
+    /// this; a start and a reload do so as well. Without a thread for that, it is unknown.
+    pub fn measure_load(&self) {
         if !ServerLoad::is_wanted() || self.shared.is_measured.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -112,7 +112,7 @@ mod worker;
 pub use account::{AccountError, SystemAccount};
 #[cfg(feature = "http3")]
 pub use apus_quic::{CongestionControl, RetryMode};
-pub use client_filter::ClientFilter;
+pub use client_filter::{ClientFilter, ClientRefusal};
 pub use counters::{WorkerStatus, WorkerTotals};
 pub use development::{DEVELOPMENT_SOCKET, DevelopmentSocket, DevelopmentSocketTaken};
 pub use embedded::EmbeddedWorker;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_codec::flood::Flood;
-use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
+use apus_http::{ConnectionInfo, Glitch, Network, Peer, Response, Service, StatusCode};
 use apus_transport::buffers::BufferPool;
 use apus_transport::{WorkerClock, deadline_from};
 
-use crate::client_filter::ClientFilter;
+use crate::client_filter::{ClientFilter, ClientRefusal};
 use crate::connection_table::{ConnectionCount, ConnectionTable};
 use crate::counters::WorkerCounters;
 use crate::limits::Limits;
@@ -79,17 +79,30 @@ impl Worker {
 
     /// Whether a client may not connect now.
     pub(crate) fn would_refuse(&self, client: IpAddr) -> bool {
-        let filter = self.client_filter.borrow();
-        filter.as_ref().is_some_and(|filter| filter.refuses(client))
+        self.refusal(client).is_some()
     }
 
     /// Whether a client may not connect. Counts it, if so.
     pub(crate) fn is_refused(&self, client: Option<IpAddr>) -> bool {
-        let is_refused = client.is_some_and(|client| self.would_refuse(client));
-        if is_refused {
-            self.counters.banned.add(1);
+        let refusal = client.and_then(|client| self.refusal(client));
+        match refusal {
+            None => {}
+            Some(ClientRefusal::Banned) => self.counters.banned.add(1),
+            Some(ClientRefusal::Glitches) => self.counters.refused_for_glitches.add(1),
         }
-        is_refused
+        refusal.is_some()
+    }
+
+    fn refusal(&self, client: IpAddr) -> Option<ClientRefusal> {
+        self.client_filter.borrow().as_ref()?.refuses(client)
+    }
+
+    /// Notes what a client did wrong. One of a Unix socket has no address.
+    #[cold]
+    pub(crate) fn note_glitch(&self, client: &Peer, glitch: Glitch) {
+        if let (Some(filter), Some(client)) = (&*self.client_filter.borrow(), client.ip()) {
+            filter.note(client, glitch);
+        }
     }
 
     /// The value of `Server`.
@@ -116,6 +129,12 @@ impl Worker {
             .ticks()
             .checked_sub(idle_ticks)
             .map_or(0, |until| self.make_room(wanted, until))
+    }
+
+    /// Counts a request that broke HTTP/1.1, or was too large.
+    pub(crate) fn count_bad_request(&self, client: &Peer) {
+        self.counters.bad_requests.add(1);
+        self.note_glitch(client, Glitch::Protocol);
     }
 
     /// Counts a connection that is closed by a fault of its client, by the flood that it stops, if any.

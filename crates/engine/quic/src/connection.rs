@@ -186,6 +186,11 @@ impl QuicConnection {
         self.state.protocol.borrow().remote_address()
     }
 
+    /// Whether the peer has shown that it receives at this address (RFC 9000 section 8).
+    pub fn is_address_validated(&self) -> bool {
+        self.state.protocol.borrow().is_address_validated()
+    }
+
     /// The local address of packets, if the system reported it.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.state.protocol.borrow().local_ip()

@@ -140,6 +140,7 @@ facts! {
     User "user" Text, Authentication, false, "The user whom `basic_auth` or `jwt` authenticated, or the subject of the verified client certificate.";
     Load "load" Number(Unit::Share), Request, false, "The share of their time in which the workers of the server were busy, in the last seconds.";
     Connections "connections" Number(Unit::Count), Request, false, "How many connections to the server are open.";
+    Glitches "glitches" Number(Unit::Count), Request, false, "What the client did wrong lately: breaches of HTTP and TLS, requests that it abandoned, responses of 400 to 499.";
     TimeOfDay "time" Number(Unit::Clock), Request, false, "The time of day, in the zone of the configuration.";
     Weekday "weekday" Word(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), Request, false, "The day of the week.";
     Share "share." Number(Unit::Share), Request, true, "The share in which a value of a fact falls, as in `share.client < 10%`: always the same for the same value. `share.request` is another one for each request.";

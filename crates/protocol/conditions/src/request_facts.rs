@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use apus_http::fields::{CacheResult, cookies};
 use apus_http::{
-    Headers, RemoteUser, Request, Response, ServerLoad, TlsVersion, VerifiedClaims, Version,
+    ClientGlitches, Headers, RemoteUser, Request, Response, ServerLoad, TlsVersion, VerifiedClaims,
+    Version,
 };
 
 use crate::bot::{BotClaim, BotProof};
@@ -167,6 +168,7 @@ impl Facts for RequestFacts<'_> {
             FactKind::RequestLength => length(self.request.headers()),
             FactKind::Load => ServerLoad::busy().map(u64::from),
             FactKind::Connections => ServerLoad::connections(),
+            FactKind::Glitches => Some(ClientGlitches::of(self.address())),
             FactKind::Status => Some(self.response?.0.status().as_u16().into()),
             FactKind::ResponseLength => {
                 let response = self.response?.0;

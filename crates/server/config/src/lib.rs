@@ -73,8 +73,8 @@ pub use listener_spans::ListenerSpans;
 pub use origin_handle::OriginHandle;
 pub use plan::{
     AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot,
-    GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan, PhpPlan,
-    ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan,
+    PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 pub use plan_changes::changes;
 pub use reference::reference;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_access::{Bans, LimitStates};
+use apus_access::{Bans, GlitchThreshold, LimitStates};
 use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
@@ -91,6 +91,8 @@ pub struct GlobalPlan {
     pub geo_databases: Arc<GeoDatabases>,
     /// Bans of clients.
     pub bans: BanPlan,
+    /// What clients do wrong.
+    pub glitches: GlitchPlan,
     /// Bots that prove who they are.
     pub bots: BotPlan,
     /// The folder of what the server remembers over restarts; `None`: the default.
@@ -112,6 +114,15 @@ pub struct BanPlan {
     pub forget_after: Duration,
     /// The most bans, without those of the files.
     pub most: usize,
+}
+
+/// What clients do wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlitchPlan {
+    /// When connections are refused for it; `None`: never.
+    pub threshold: Option<GlitchThreshold>,
+    /// The proxies, whose connections have the requests of others.
+    pub proxies: Vec<Network>,
 }
 
 /// Bots that prove who they are.

@@ -12,7 +12,7 @@
 //! - `explain`: the steps of a request, for `apus explain`. `local_ca`: local certificates (`--tls`). `folder_config`:
 //!   a folder without a file.
 //! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
-//!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `quota_control`:
+//!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `glitch_control`: what clients do wrong. `quota_control`:
 //!   what quotas have counted. `limit_admin`: limits for commands. `traffic_lease`: until when requests are counted for `apus status --top`. `state_folder`, `saved_file`: what is remembered over restarts.
 //!
 //! # Decisions
@@ -45,6 +45,7 @@ mod core_dumps;
 mod descriptors;
 mod explain;
 mod folder_config;
+mod glitch_control;
 mod helper_protocol;
 mod limit_admin;
 mod load;

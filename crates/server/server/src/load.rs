@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use apus_access::{Bans, LimitStates};
+use apus_access::{Bans, Glitches, LimitStates};
 use apus_acme::{
     CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
     PendingChallenges, SharedStorage, TicketRotation,
@@ -79,6 +79,8 @@ pub(crate) struct PlanLoader {
     challenge_states: ChallengeStates,
     /// The bans of clients, of a server that runs.
     bans: Option<Arc<Bans>>,
+    /// What clients do wrong, in a server that runs.
+    glitches: Option<Arc<Glitches>>,
     /// The folder of what is remembered over restarts, if the configuration names none. It belongs to the user who started
     /// the server.
     state_folder: PathBuf,
@@ -180,6 +182,7 @@ impl PlanLoader {
             maintenance: MaintenanceSwitches::default(),
             challenge_states: ChallengeStates::default(),
             bans: None,
+            glitches: None,
             state_folder,
             acme_folder: CertificateStore::default_folder(),
         }
@@ -319,9 +322,10 @@ impl PlanLoader {
         Arc::clone(&self.limits)
     }
 
-    /// Uses these bans for all plans from now on.
-    pub(crate) fn use_bans(&mut self, bans: Arc<Bans>) {
+    /// Uses these bans, and counts glitches here, for all plans from now on.
+    pub(crate) fn use_clients(&mut self, bans: Arc<Bans>, glitches: Arc<Glitches>) {
         self.bans = Some(bans);
+        self.glitches = Some(glitches);
     }
 
     /// Chooses the ports of a folder again, unless an address was named.
@@ -484,6 +488,7 @@ impl PlanLoader {
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
+            glitches: self.glitches.as_ref(),
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -557,6 +562,7 @@ impl PlanLoader {
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
+            glitches: self.glitches.as_ref(),
         };
         self.assemble(config, resources)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_access::Bans;
+use apus_access::{Bans, Glitches};
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
@@ -33,6 +33,7 @@ use crate::cache_admin::{self, CachedHandler, PurgeError};
 use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
+use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
 use crate::limit_admin;
 use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
@@ -176,6 +177,7 @@ struct ControlThread {
     return_memory: fn(),
     started: StartTime,
     bans: BanControl,
+    glitches: GlitchControl,
     quotas: QuotaControl,
     traffic: TrafficLease,
     reloads: u64,
@@ -236,7 +238,8 @@ impl ControlThread {
                 .map(|helper| Arc::new(move |path: &Path| helper.open_log(path)) as OpenFile),
         );
         let (bans, made) = Bans::new();
-        loader.use_bans(Arc::clone(&bans));
+        let glitches = Glitches::of_process();
+        loader.use_clients(Arc::clone(&bans), Arc::clone(&glitches));
         let LoadedPlan {
             mut plan,
             groups,
@@ -289,6 +292,7 @@ impl ControlThread {
             &config.global.bans,
             loader.state_folder(&config),
         );
+        let glitches = GlitchControl::start(glitches, &config.global);
         let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
@@ -357,6 +361,7 @@ impl ControlThread {
             return_memory: options.return_memory,
             started: StartTime::now(),
             bans,
+            glitches,
             quotas,
             traffic,
             reloads: 0,
@@ -377,7 +382,10 @@ impl ControlThread {
                 ServerEvent::Renew => self.renew().await,
                 ServerEvent::CertificateIssued => self.use_certificates(),
                 ServerEvent::CheckCredentials => self.check_credentials(),
-                ServerEvent::ReturnMemory => (self.return_memory)(),
+                ServerEvent::ReturnMemory => {
+                    (self.return_memory)();
+                    self.glitches.tick(&self.engine);
+                }
                 ServerEvent::Bans(event) => self.bans.handle(event).await,
                 ServerEvent::Quotas => self.quotas.handle().await,
                 ServerEvent::Reload => {
@@ -698,6 +706,7 @@ impl ControlThread {
         }
         self.quotas
             .configure(self.loader.state_folder(&loaded.config));
+        self.glitches.configure(&loaded.config.global);
         self.bans.configure(
             &loaded.config.global.bans,
             self.loader.state_folder(&loaded.config),
@@ -869,6 +878,7 @@ impl ControlThread {
             ),
             ("counts_traffic", self.traffic.is_counting().into()),
             ("bans", self.bans.status()),
+            ("glitches", self.glitches.status()),
             ("quotas_fault", self.quotas.fault().into()),
             (
                 "maintenance",

@@ -71,7 +71,7 @@ use apus_http::{
     TrustedProxies,
 };
 
-pub use apus_access::{BanResult, Bans};
+pub use apus_access::{BanResult, Bans, Glitches};
 pub use apus_layers::{
     BrowserChallenge, ChallengeKey, ChallengeLevel, ChallengeStates, ForceHttps, Hsts, Maintenance,
     MaintenanceState, MaintenanceSwitch,
@@ -104,6 +104,7 @@ pub struct Sites {
     names: Arc<ServerNames>,
     trusted_proxies: Arc<TrustedProxies>,
     bans: Option<Arc<Bans>>,
+    glitches: Option<Arc<Glitches>>,
     #[cfg(feature = "bots")]
     bots: Option<apus_layers::Bots>,
     fallback: Option<usize>,
@@ -126,6 +127,7 @@ impl Sites {
             names: Arc::default(),
             trusted_proxies: Arc::default(),
             bans: None,
+            glitches: None,
             #[cfg(feature = "bots")]
             bots: None,
             fallback: None,
@@ -165,6 +167,14 @@ impl Sites {
     #[must_use]
     pub fn bans(mut self, bans: Arc<Bans>) -> Self {
         self.bans = Some(bans);
+        self.identity = fresh_identity();
+        self
+    }
+
+    /// Counts error responses (400 to 499) as glitches of the client, whom trusted proxies name.
+    #[must_use]
+    pub fn glitches(mut self, glitches: Arc<Glitches>) -> Self {
+        self.glitches = Some(glitches);
         self.identity = fresh_identity();
         self
     }
@@ -230,7 +240,7 @@ impl ServiceFactory for Sites {
             sites: self
                 .sites
                 .iter()
-                .map(|site| SiteService::new(site, self.bans.clone()))
+                .map(|site| SiteService::new(site, self.bans.clone(), self.glitches.clone()))
                 .collect(),
             fallback: self.fallback.unwrap_or(0),
         });

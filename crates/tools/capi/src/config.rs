@@ -122,6 +122,7 @@ fn engine_plan(plan: &ServerPlan, shared: &ConfigState) -> Result<EnginePlan, Ca
         challenge_states: &ChallengeStates::default(),
         maintenance: &shared.maintenance,
         bans: Some(&shared.bans),
+        glitches: None,
         logs: &background::access_logs()?,
         variants: &Arc::new(VariantStore::new(plan.global.static_cache_bytes)),
         origins: OriginServices::Live {

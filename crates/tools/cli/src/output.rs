@@ -200,6 +200,9 @@ fn status(value: &Value) -> String {
             line("bans", &format!("not stored: {fault}"));
         }
     }
+    if let Some(glitches) = glitches(value) {
+        line("glitches", &glitches);
+    }
     for log in list("access_logs") {
         let path = log.get("path").and_then(Value::as_str).unwrap_or_default();
         let (written, lost) = (number(log, "lines_written"), number(log, "lines_lost"));
@@ -271,6 +274,29 @@ fn status(value: &Value) -> String {
         push_cache(&mut out, cache);
     }
     out
+}
+
+/// What clients did wrong, and how many connections were refused for it; `None` if there is nothing.
+fn glitches(value: &Value) -> Option<String> {
+    const KINDS: [(&str, &str); 5] = [
+        ("protocol", "errors of protocols"),
+        ("floods", "floods"),
+        ("handshakes", "broken handshakes"),
+        ("abandoned", "abandoned requests"),
+        ("error_responses", "error responses"),
+    ];
+    let counted = value.get("glitches")?.get("counted")?;
+    let refused = value.get("totals")?.get("refused_for_glitches");
+    let kinds = KINDS.map(|(name, words)| (counted.get(name), words));
+    let parts: Vec<String> = kinds
+        .into_iter()
+        .chain([(refused, "connections refused for them")])
+        .filter_map(|(count, words)| {
+            let count = count?.as_u64().filter(|count| *count > 0)?;
+            Some(format!("{count} {words}"))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The routes of an application, a line each, in columns: method, host and path, handler, name, place.

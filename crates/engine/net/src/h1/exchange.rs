@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
 use apus_codec::messages::RequestKind;
-use apus_http::{Body, Completion, Request, Response, ResponseFuture, ResponseOutcome, Service};
+use apus_http::{
+    Body, Completion, Glitch, Request, Response, ResponseFuture, ResponseOutcome, Service,
+};
 use apus_transport::take_yield;
 
 use super::request_body::Http1RequestBody;
@@ -39,7 +41,8 @@ impl Http1Connection<'_> {
         let mut response = match response {
             ResponseFuture::Now(response) => response,
             ResponseFuture::Later(future) => {
-                self.wait_for_response(future, &mut request_body).await?
+                let waited = self.wait_for_response(future, &mut request_body).await;
+                waited.inspect_err(|error| self.note_abandoned(error))?
             }
         };
         drop(service);
@@ -116,6 +119,14 @@ impl Http1Connection<'_> {
         // The rest of the interim responses leaves with the response.
         self.stop_waiting_for_reader();
         response
+    }
+
+    /// Notes that the client left before its response began. A connection that is closed for others was not left.
+    #[cold]
+    fn note_abandoned(&self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::ConnectionAborted {
+            self.worker.note_glitch(&self.info.peer, Glitch::Abandoned);
+        }
     }
 
     /// Passes data to the reader of the request's body if it waits for some, or watches whether the client is

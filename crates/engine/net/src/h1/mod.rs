@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use apus_codec::h1::{
     HeadLimits, Http1Error, Http1RequestHead, Http1ServerEvent, ServerConnection,
 };
-use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
+use apus_http::{ConnectionInfo, Duplex, Glitch, Headers, InterimQueue, StatusCode, Tunnel};
 use apus_transport::tunnel::Http1Tunnel;
 use apus_transport::{InputBuffer, SendRate, Transport};
 
@@ -175,17 +175,18 @@ impl<'a> Http1Connection<'a> {
                     return Ok(Http1End::ProtocolSwitch(ProtocolSwitch::Http2));
                 }
                 Err(HeadError::Protocol(Http1Error::OtherProtocol)) => {
-                    self.worker.counters.bad_requests.add(1);
+                    self.worker.count_bad_request(&self.info.peer);
                     tracing::debug!(peer = %self.info.peer, "closed on another protocol");
                     return Ok(Http1End::Linger);
                 }
                 Err(HeadError::Protocol(error)) => {
-                    self.worker.counters.bad_requests.add(1);
+                    self.worker.count_bad_request(&self.info.peer);
                     tracing::debug!(peer = %self.info.peer, %error, "refused a request");
                     return self.refuse(error.status(), &error.to_string()).await;
                 }
                 Err(HeadError::Slow) => {
                     self.worker.counters.timeouts.add(1);
+                    self.worker.note_glitch(&self.info.peer, Glitch::Abandoned);
                     self.slot.renew();
                     let why = "the request's head did not come in time";
                     tracing::debug!(peer = %self.info.peer, error = why, "refused a request");

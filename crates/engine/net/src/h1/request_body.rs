@@ -56,7 +56,7 @@ impl Http1Connection<'_> {
                     self.input.consume(consumed);
                 }
                 Err(error) => {
-                    self.worker.counters.bad_requests.add(1);
+                    self.worker.count_bad_request(&self.info.peer);
                     tracing::debug!(peer = %self.info.peer, %error, "refused the body of a request");
                     self.fail(request_body, BodyError::Malformed, cx);
                     return Ok(Poll::Ready(()));
@@ -152,7 +152,7 @@ impl Http1Connection<'_> {
                     }
                 }
                 Err(_) => {
-                    self.worker.counters.bad_requests.add(1);
+                    self.worker.count_bad_request(&self.info.peer);
                     self.codec.close();
                     break;
                 }

@@ -104,7 +104,7 @@ impl Http2Connection<'_> {
             Http2Event::Request(request) => self.streams.call(request),
             Http2Event::Refused { stream, why } => self.streams.refuse(stream, why.status(), &why),
             Http2Event::Malformed { stream, fault } => {
-                self.worker.counters.bad_requests.add(1);
+                self.streams.count_malformed();
                 tracing::debug!(peer = %self.streams.info.peer, error = %fault, "refused a request");
                 if let Some(stream) = stream {
                     self.streams.fail_body(stream, BodyError::Malformed);
@@ -116,7 +116,7 @@ impl Http2Connection<'_> {
             }
             Http2Event::Reset { stream, code } => {
                 tracing::debug!(peer = %self.streams.info.peer, %code, "a client reset a stream");
-                self.streams.drop_stream(stream);
+                self.streams.drop_reset_stream(stream);
             }
             Http2Event::GoAway { code, .. } => {
                 tracing::debug!(peer = %self.streams.info.peer, %code, "a client ends its connection");
@@ -132,7 +132,7 @@ impl Http2Connection<'_> {
     /// Ends the connection of a client that broke the protocol or spent a budget. The GOAWAY is encoded
     /// already.
     pub(super) fn fail(&mut self, error: ConnectionError) {
-        self.worker.count_fault(match error {
+        self.streams.count_fault(match error {
             ConnectionError::Flood(flood) => Some(flood),
             _ => None,
         });

@@ -172,6 +172,7 @@ impl<'a> Http2Connection<'a> {
     async fn serve(&mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         // The rest could not be sent.
+        self.streams.note_client_left();
         self.streams.drop_all_streams();
         self.streams.protocol.fail_unwritten();
         self.release_buffers();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use apus_codec::messages::RequestKind;
 use apus_h3::{H3Error, H3ErrorCode, H3Event, IncomingRequest, StreamKey};
 use apus_h3_quic::number_of;
-use apus_http::{BodyError, HeaderName, HeaderValue, Method, ResponseOutcome, StatusCode};
+use apus_http::{BodyError, Glitch, HeaderName, HeaderValue, Method, ResponseOutcome, StatusCode};
 use apus_quic::{QuicCloseReason, QuicEvent, StreamEvent};
 
 use super::Http3Connection;
@@ -23,7 +23,10 @@ impl Http3Connection<'_> {
         {
             any = true;
             match event {
-                QuicEvent::Connected { .. } => self.worker.counters.handshakes.add(1),
+                QuicEvent::Connected { .. } => {
+                    self.worker.counters.handshakes.add(1);
+                    self.streams.is_client_proven = true;
+                }
                 QuicEvent::Stream(StreamEvent::Opened(stream) | StreamEvent::Readable(stream)) => {
                     self.input.note_readable(number_of(stream));
                 }
@@ -96,7 +99,7 @@ impl Http3Connection<'_> {
             H3Event::Request(request) => self.handle_request(request),
             H3Event::Refused { stream, why } => self.streams.refuse(stream, why.status(), &why),
             H3Event::Malformed { stream, fault } => {
-                self.worker.counters.bad_requests.add(1);
+                self.streams.count_malformed();
                 tracing::debug!(peer = %self.streams.info.peer, error = %fault, "refused a request");
                 self.streams.fail_body(stream, BodyError::Malformed);
                 self.streams.drop_stream(stream);
@@ -109,7 +112,7 @@ impl Http3Connection<'_> {
             }
             H3Event::Reset { stream, code } => {
                 tracing::debug!(peer = %self.streams.info.peer, %code, "a client reset a stream");
-                self.streams.drop_stream(stream);
+                self.streams.drop_reset_stream(stream);
             }
             H3Event::PriorityUpdate { stream } => {
                 self.streams.protocol.transport.set_priority(stream);
@@ -153,8 +156,11 @@ impl Http3Connection<'_> {
     fn note_closed(&mut self, reason: &QuicCloseReason) {
         tracing::debug!(peer = %self.streams.info.peer, %reason, "an HTTP/3 connection ended");
         self.closed = true;
-        if *reason == QuicCloseReason::Evicted {
-            self.worker.counters.evicted.add(1);
+        match reason {
+            QuicCloseReason::Evicted => self.worker.counters.evicted.add(1),
+            QuicCloseReason::Local => {}
+            QuicCloseReason::Transport { .. } => self.streams.note_glitch(Glitch::Protocol),
+            _ => self.streams.note_client_left(),
         }
         // 0 is no error code of HTTP/3 (RFC 9114 section 8.1), but libraries such as quinn close with it when a program
         // drops its connection.

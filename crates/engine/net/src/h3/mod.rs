@@ -101,16 +101,19 @@ impl<'a> Http3Connection<'a> {
         });
         let slots = usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1);
         let protocol = Http3Protocol::new(Http3Transport::new(codec, quic));
+        let mut streams = RequestStreams::new(
+            (worker, &endpoint.listener),
+            (Rc::new(info), AltSvc::default()),
+            protocol,
+            slots,
+        );
+        // Until the handshake is complete, anybody can have sent the packets in the name of the client.
+        streams.is_client_proven = false;
         Self {
             worker,
             endpoint,
             slot,
-            streams: RequestStreams::new(
-                (worker, &endpoint.listener),
-                (Rc::new(info), AltSvc::default()),
-                protocol,
-                slots,
-            ),
+            streams,
             input: Http3Input::default(),
             timers: Http3Timers::new(worker.clock.ticks()),
             max_idle_timeout: endpoint.max_idle_timeout(),
@@ -188,12 +191,12 @@ impl<'a> Http3Connection<'a> {
         self.worker.is_stopping() || self.endpoint.is_removed()
     }
 
-    /// Takes the address of the client from QUIC: clients migrate (RFC 9000 section 9).
+    /// Takes the address of the client from QUIC: clients migrate (RFC 9000 section 9). A client that only writes another address
+    /// into its packets keeps the one that it has shown to be its own, so that it does nothing in the name of others.
     fn update_address(&mut self) {
-        let current = Peer::Ip(canonical(
-            self.streams.protocol.transport.quic.remote_address(),
-        ));
-        if self.streams.info.peer != current {
+        let quic = &self.streams.protocol.transport.quic;
+        let current = Peer::Ip(canonical(quic.remote_address()));
+        if self.streams.info.peer != current && quic.is_address_validated() {
             let mut info = ConnectionInfo::clone(&self.streams.info);
             info.peer = current;
             self.streams.info = Rc::new(info);
@@ -210,7 +213,7 @@ impl<'a> Http3Connection<'a> {
 
     /// Ends the connection of a client that broke the protocol or spent a budget.
     fn fail(&mut self, error: H3Error) {
-        self.worker.count_fault(match error {
+        self.streams.count_fault(match error {
             H3Error::Flood(flood) => Some(flood),
             _ => None,
         });

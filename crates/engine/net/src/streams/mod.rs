@@ -38,6 +38,8 @@ pub(crate) struct RequestStreams<'a, P: StreamProtocol> {
     pub(crate) limits: Rc<Limits>,
     /// The connection.
     pub(crate) info: Rc<ConnectionInfo>,
+    /// Whether the client has shown that it receives at its address, so that what goes wrong is its fault.
+    pub(crate) is_client_proven: bool,
     /// The offer of HTTP/3.
     alt_svc: AltSvc,
     /// The codec and its output.
@@ -83,6 +85,7 @@ impl<'a, P: StreamProtocol> RequestStreams<'a, P> {
             listener,
             limits: worker.limits(),
             info,
+            is_client_proven: true,
             alt_svc,
             protocol,
             streams: ServerStreams::default(),

@@ -4,8 +4,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use apus_codec::flood::Flood;
 use apus_codec::messages::IncomingRequest;
-use apus_http::{Body, Request, Response, ResponseFuture, ResponseOutcome, StatusCode};
+use apus_http::{Body, Glitch, Request, Response, ResponseFuture, ResponseOutcome, StatusCode};
 
 use super::request_body::StreamRequestBody;
 use super::table::StreamWork;
@@ -69,6 +70,10 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
     /// Responds to a request that does not reach the service.
     pub(crate) fn refuse(&mut self, key: P::Key, status: StatusCode, why: &dyn fmt::Display) {
         self.worker.counters.bad_requests.add(1);
+        // The server asks for a request again that came too early, and for one with a tunnel too many later.
+        if status.is_client_error() && status != StatusCode::TOO_EARLY {
+            self.note_glitch(Glitch::Protocol);
+        }
         tracing::debug!(peer = %self.info.peer, error = %why, "refused a request");
         self.streams.enter(key).moved_at = self.worker.clock.ticks();
         let reason = status.canonical_reason().unwrap_or_default();
@@ -78,6 +83,48 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
 
     pub(super) fn panicked(&self) -> Response {
         self.worker.panicked(&self.info)
+    }
+
+    /// Notes what the client did wrong.
+    #[cold]
+    pub(crate) fn note_glitch(&self, glitch: Glitch) {
+        if self.is_client_proven {
+            self.worker.note_glitch(&self.info.peer, glitch);
+        }
+    }
+
+    /// Counts a connection that is closed by a fault of the client, by the flood that it stops, if any.
+    pub(crate) fn count_fault(&self, flood: Option<Flood>) {
+        self.worker.count_fault(flood);
+        self.note_glitch(match flood {
+            Some(_) => Glitch::Flood,
+            None => Glitch::Protocol,
+        });
+    }
+
+    /// Counts a request that broke the protocol, without which the connection goes on.
+    pub(crate) fn count_malformed(&self) {
+        self.worker.counters.bad_requests.add(1);
+        self.note_glitch(Glitch::Protocol);
+    }
+
+    /// Drops a stream that the client reset.
+    pub(crate) fn drop_reset_stream(&mut self, key: P::Key) {
+        if self
+            .streams
+            .get(key)
+            .is_some_and(|stream| stream.is_waiting())
+        {
+            self.note_glitch(Glitch::Abandoned);
+        }
+        self.drop_stream(key);
+    }
+
+    /// Notes that the client left, and with it the requests whose responses have not begun.
+    pub(crate) fn note_client_left(&self) {
+        for _ in 0..self.streams.waiting() {
+            self.note_glitch(Glitch::Abandoned);
+        }
     }
 
     /// Drops a stream that the client ended.

@@ -66,6 +66,13 @@ pub(super) enum StreamWork {
     Tunnel(Pin<Box<dyn Future<Output = ()>>>),
 }
 
+impl ServerStream {
+    /// Whether the service has not responded yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.work, StreamWork::Response(_))
+    }
+}
+
 /// How many slots are added at a time.
 const GROWTH: usize = 4;
 
@@ -119,6 +126,12 @@ impl<K: SlotKey> ServerStreams<K> {
     pub(super) fn tunnels(&self) -> usize {
         let open = self.0.iter().filter(|slot| slot.key.is_some());
         open.filter(|slot| slot.stream.kind.is_connect()).count()
+    }
+
+    /// The number of requests whose responses have not begun.
+    pub(super) fn waiting(&self) -> usize {
+        let open = self.0.iter().filter(|slot| slot.key.is_some());
+        open.filter(|slot| slot.stream.is_waiting()).count()
     }
 
     /// The number of slots.

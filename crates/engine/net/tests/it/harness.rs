@@ -1,17 +1,20 @@
 //! An engine in this process, and clients that send exactly the bytes of a test.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use apus_http::{Body, Frame, Request, Response, ResponseFuture, StatusCode};
+use apus_http::{Body, Frame, Glitch, Request, Response, ResponseFuture, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
-use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
+use apus_net::{
+    ClientFilter, ClientRefusal, Engine, EnginePlan, Limits, ListenAddress, ListenerPlan,
+    WorkerTotals,
+};
 use apus_testkit::{collect, eventually, frames, wait_until};
 use bytes::Bytes;
 
@@ -376,5 +379,29 @@ pub(crate) struct EndFlag<'a>(pub(crate) &'a AtomicBool);
 impl Drop for EndFlag<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A filter of clients that refuses none, and remembers what they do wrong.
+#[derive(Default)]
+pub(crate) struct GlitchRecorder(Mutex<Vec<Glitch>>);
+
+impl GlitchRecorder {
+    /// Waits until just this was noted.
+    pub(crate) fn wait_for(&self, expected: &[Glitch]) {
+        let noted = || self.0.lock().unwrap().clone();
+        wait_until("it is noted", || noted().len() >= expected.len());
+        assert_eq!(noted(), expected);
+    }
+}
+
+impl ClientFilter for GlitchRecorder {
+    fn refuses(&self, _: IpAddr) -> Option<ClientRefusal> {
+        None
+    }
+
+    fn note(&self, client: IpAddr, glitch: Glitch) {
+        assert!(client.is_loopback());
+        self.0.lock().unwrap().push(glitch);
     }
 }

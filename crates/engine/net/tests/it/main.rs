@@ -9,6 +9,8 @@ mod embedded;
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod glitches;
+#[cfg(test)]
 mod h2;
 #[cfg(test)]
 mod h3;

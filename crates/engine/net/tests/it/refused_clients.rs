@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apus_net::{ClientFilter, EnginePlan, ListenerPlan};
+use apus_net::{ClientFilter, ClientRefusal, EnginePlan, ListenerPlan};
 use apus_testkit::wait_until;
 use socket2::{Domain, Socket, Type};
 
@@ -19,8 +19,9 @@ struct OneClient {
 }
 
 impl ClientFilter for OneClient {
-    fn refuses(&self, client: IpAddr) -> bool {
-        self.is_refused.load(Ordering::Relaxed) && client == self.address
+    fn refuses(&self, client: IpAddr) -> Option<ClientRefusal> {
+        let is_refused = self.is_refused.load(Ordering::Relaxed) && client == self.address;
+        is_refused.then_some(ClientRefusal::Banned)
     }
 }
 

@@ -222,6 +222,7 @@ impl Bench {
         let resources = ProcessResources {
             maintenance: &apus_server::MaintenanceSwitches::default(),
             bans: Some(&Bans::in_memory()),
+            glitches: None,
             challenge_states: &apus::sites::ChallengeStates::default(),
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),

@@ -562,6 +562,11 @@ impl Connection {
         self.path.remote
     }
 
+    /// Whether the peer has shown that it receives at this address (section 8).
+    pub fn is_address_validated(&self) -> bool {
+        self.path.is_validated
+    }
+
     /// The local address of packets, if the system reported it.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.path.local_ip

@@ -195,6 +195,9 @@ keys! {
         chains: Map<Text, List<Rule>> = Map::default(),
         /// Bans of clients: by lists, by rules, and by `apus ban`.
         bans: Bans,
+        /// What clients do wrong (glitches: breaches of HTTP and TLS, abandoned requests, error responses) is counted for each client, as the fact
+        /// `glitches` of conditions. While the workers are busy, connections of clients with many of them are refused; `false` turns that off.
+        glitches: Switch<GlitchRefusal> = Switch::On,
         /// Bots that prove who they are: the fact `bot` of conditions and limits.
         bots: List<Bot> = List::default(),
         /// The DNS server that is asked for the names of the addresses of `bots` with `hosts`. By default those of `/etc/resolv.conf`.
@@ -283,6 +286,16 @@ keys! {
         forget_after: Seconds<0, YEAR> = Seconds::new(86_400),
         /// The most bans, without those of `files`. Past it, the bans that end first give way.
         max: Int<1, 10_000_000> = Int(65_536),
+    }
+}
+
+keys! {
+    /// When connections of clients are refused for what they did wrong. Clients of `trusted_proxies` and of `never` in `[global.bans]` are not.
+    pub(super) struct GlitchRefusal {
+        /// The most glitches of a client that may connect while the workers are busy. They are forgotten within ten minutes.
+        refuse_above: Int<1, 100_000> = Int(100),
+        /// The load up to which everybody may connect: the share of their time in which the workers were busy, in the last seconds, in percent.
+        load: Int<1, 99> = Int(95),
     }
 }
 

@@ -9,6 +9,7 @@ mod cache;
 mod challenge;
 mod conditions;
 mod forward_auth;
+mod glitches;
 mod http3;
 mod jwt;
 mod layers;
@@ -47,8 +48,8 @@ use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
-    AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, GlobalPlan, ListenerPlan, ServerPlan,
-    SitePlan, UpstreamPlan,
+    AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, GlitchPlan, GlobalPlan, ListenerPlan,
+    ServerPlan, SitePlan, UpstreamPlan,
 };
 use super::raw;
 use super::source::{Setting, SourceSpan};
@@ -107,10 +108,12 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         listen::check_control_socket(control, &file.sites.0, reader);
     }
     let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
+    let glitches = glitches::plan(&raw_global, &file.sites.0, reader);
     let (bots, mut upstreams) = bots::plan(&raw_global, reader);
     let parts = GlobalParts {
         cache: cache.unwrap_or_default(),
         bans,
+        glitches,
         bots,
         geo_databases: Arc::clone(defaults.conditions.geo()),
     };
@@ -196,6 +199,7 @@ struct GlobalDefaults {
 struct GlobalParts {
     cache: CacheStorePlan,
     bans: BanPlan,
+    glitches: GlitchPlan,
     bots: BotPlan,
     geo_databases: Arc<GeoDatabases>,
 }
@@ -205,6 +209,7 @@ fn global(
     GlobalParts {
         cache,
         bans,
+        glitches,
         bots,
         geo_databases,
     }: GlobalParts,
@@ -278,6 +283,7 @@ fn global(
         acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
         bans,
+        glitches,
         geo_databases,
         bots,
         state_folder: raw.state_folder.map(|path| path.value.0),

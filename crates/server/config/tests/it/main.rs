@@ -13,6 +13,8 @@ mod documents;
 #[cfg(test)]
 mod geo;
 #[cfg(test)]
+mod glitches;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod maps;

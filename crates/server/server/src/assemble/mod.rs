@@ -8,14 +8,14 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use apus_access::Bans;
+use apus_access::{Bans, Glitches};
 use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
-use apus_http::ServiceFactory;
+use apus_http::{Glitch, ServiceFactory};
 use apus_net::tls::{
     ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
 };
-use apus_net::{ClientFilter, Http3Settings, ListenAddress, ListenerPlan};
+use apus_net::{ClientFilter, ClientRefusal, Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
 use apus_sites::{
     ChallengeStates, Location, LocationPattern, RuleCounters, Site, Sites, TrafficWatch,
@@ -56,6 +56,8 @@ pub struct ProcessResources<'a> {
     pub challenge_states: &'a ChallengeStates,
     /// The bans of clients; `None`: no client is banned.
     pub bans: Option<&'a Arc<Bans>>,
+    /// What clients do wrong; `None`: it is not counted.
+    pub glitches: Option<&'a Arc<Glitches>>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -92,7 +94,7 @@ pub fn assemble(
         .collect::<io::Result<Vec<_>>>()?;
     let groups = shared
         .iter()
-        .map(|members| group(plan, members, &sites, resources.bans))
+        .map(|members| group(plan, members, &sites, resources))
         .collect::<io::Result<Vec<_>>>()?;
     let orders_certificates = plan
         .sites
@@ -154,10 +156,7 @@ pub fn assemble(
         server_field: plan.global.server_header.then(|| "Apus".into()),
         listeners,
         http3_secret: None,
-        client_filter: context
-            .resources
-            .bans
-            .map(|bans| Arc::new(BannedClients(Arc::clone(bans))) as Arc<dyn ClientFilter>),
+        client_filter: client_filter(resources),
     })
 }
 
@@ -264,11 +263,14 @@ fn group(
     plan: &config::ServerPlan,
     members: &[usize],
     sites: &[Site],
-    bans: Option<&Arc<Bans>>,
+    resources: ProcessResources<'_>,
 ) -> io::Result<Sites> {
     let mut group = Sites::new().trusted_proxies(plan.global.trusted_proxies.clone());
-    if let Some(bans) = bans {
+    if let Some(bans) = resources.bans {
         group = group.bans(Arc::clone(bans));
+    }
+    if let Some(glitches) = resources.glitches {
+        group = group.glitches(Arc::clone(glitches));
     }
     let bots = &plan.global.bots.bots;
     if !bots.is_empty() {
@@ -308,13 +310,33 @@ fn cache_bytes(plan: &config::ServerPlan, groups: &[&[usize]]) -> u64 {
     }
 }
 
-/// Refuses the connections of banned clients.
-struct BannedClients(Arc<Bans>);
+/// Refuses the connections of banned clients, and counts what clients do wrong.
+struct RefusedClients {
+    bans: Arc<Bans>,
+    glitches: Arc<Glitches>,
+}
 
-impl ClientFilter for BannedClients {
-    fn refuses(&self, client: IpAddr) -> bool {
-        self.0.is_banned(client)
+impl ClientFilter for RefusedClients {
+    fn refuses(&self, client: IpAddr) -> Option<ClientRefusal> {
+        if self.bans.is_banned(client) {
+            return Some(ClientRefusal::Banned);
+        }
+        self.glitches
+            .refuses(client)
+            .then_some(ClientRefusal::Glitches)
     }
+
+    fn note(&self, client: IpAddr, glitch: Glitch) {
+        self.glitches.note(client, glitch);
+    }
+}
+
+/// The filter of clients of a server that runs.
+fn client_filter(resources: ProcessResources<'_>) -> Option<Arc<dyn ClientFilter>> {
+    Some(Arc::new(RefusedClients {
+        bans: Arc::clone(resources.bans?),
+        glitches: Arc::clone(resources.glitches?),
+    }))
 }
 
 /// The resources for the services of a plan.
@@ -501,6 +523,7 @@ mod tests {
             maintenance: &MaintenanceSwitches::default(),
             challenge_states: &ChallengeStates::default(),
             bans: None,
+            glitches: None,
         };
         assemble(plan, resources)
     }

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Body, FileRange, HeaderName, Response, ResponseFuture, StatusCode, header};
+use apus_http::{
+    Body, FileRange, Glitch, HeaderName, Response, ResponseFuture, StatusCode, header,
+};
 
 use super::accel::{self, AccelTarget};
 use super::route::RequestRoute;
@@ -90,6 +92,13 @@ impl SiteState {
         if response.is_unsent() {
             return self.finish(context, response).into();
         }
+        let status = response.status();
+        if !status.is_client_error() && !status.is_server_error() {
+            return self.finish(context, response).into();
+        }
+        if status.is_client_error() {
+            self.note_error(&context);
+        }
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);
         }
@@ -97,6 +106,16 @@ impl SiteState {
             self.add_error_page(context, response)
         } else {
             self.finish(context, response).into()
+        }
+    }
+
+    /// Counts an error response. An explanation is no request of the client.
+    #[cold]
+    fn note_error(&self, context: &RequestState) {
+        if let (Some(glitches), Some(client), None) =
+            (&self.glitches, context.client, &context.trace)
+        {
+            glitches.note(client, Glitch::ErrorResponse);
         }
     }
 

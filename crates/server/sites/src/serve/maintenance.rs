@@ -24,6 +24,7 @@ impl SiteState {
                 route.is_in_maintenance = true;
                 route.redirect_copy.set(Some(copy));
             }),
+            client: request.client().ip,
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: self.observe(&request),

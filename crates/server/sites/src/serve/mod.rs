@@ -10,11 +10,12 @@ mod maintenance;
 mod route;
 mod rules;
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_access::Bans;
+use apus_access::{Bans, Glitches};
 use apus_compress::Compression;
 use apus_conditions::{
     Condition, FactKind, FactStage, RequestFacts, RequestMaps, RequestVariables,
@@ -25,7 +26,7 @@ use apus_handler::rendering::ErrorRules;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{
     ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
-    ServiceFactory, StatusCode,
+    ServiceFactory, StatusCode, Version,
 };
 use apus_layers::{BrowserChallenge, ForceHttps, HstsField, Maintenance};
 
@@ -87,11 +88,15 @@ struct SiteState {
     spare_routes: SpareRoutes,
     /// Where rules ban clients.
     bans: Option<Arc<Bans>>,
+    /// Where error responses are counted.
+    glitches: Option<Arc<Glitches>>,
 }
 
 /// The state of a request until its response is complete.
 struct RequestState {
     route: Rc<RequestRoute>,
+    /// The client whose error responses are counted.
+    client: Option<IpAddr>,
     /// The format of errors that the client prefers.
     error_format: Option<ErrorFormat>,
     is_secure: bool,
@@ -102,7 +107,11 @@ struct RequestState {
 }
 
 impl SiteService {
-    pub(super) fn new(site: &Site, bans: Option<Arc<Bans>>) -> Self {
+    pub(super) fn new(
+        site: &Site,
+        bans: Option<Arc<Bans>>,
+        glitches: Option<Arc<Glitches>>,
+    ) -> Self {
         let locations: Box<[LocationState]> = site
             .locations
             .iter()
@@ -187,6 +196,7 @@ impl SiteService {
             },
             spare_routes: SpareRoutes::default(),
             bans,
+            glitches,
         }))
     }
 
@@ -206,7 +216,7 @@ impl SiteService {
 
 impl ServiceFactory for Site {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(SiteService::new(self, None))
+        Rc::new(SiteService::new(self, None, None))
     }
 
     fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -234,6 +244,7 @@ impl Service for SiteService {
         let redirect_copy = site.redirect_copy(&request);
         let context = RequestState {
             route: (site.spare_routes).begin(|route| route.redirect_copy.set(redirect_copy)),
+            client: counted_client(&request),
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
@@ -429,6 +440,16 @@ impl SiteState {
             .and_then(|index| self.locations.get(index))
             .unwrap_or(&self.default_location)
     }
+}
+
+/// The client whose error responses are counted. What QUIC brings before its handshake is complete (early data, RFC 8470) may have
+/// been sent in the name of another.
+#[inline]
+fn counted_client(request: &Request) -> Option<IpAddr> {
+    if request.version() == Version::HTTP_3 && request.headers().get("early-data").is_some() {
+        return None;
+    }
+    request.client().ip
 }
 
 /// Notes the values of the maps, for `apus explain`.

@@ -1,13 +1,15 @@
 //! Floods, which end their connections and are counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_h3::H3ErrorCode;
-use apus_http::ResponseFuture;
+use apus_http::{Glitch, ResponseFuture};
+use apus_net::{EnginePlan, Limits};
 use apus_quic::Dir;
 
 use super::{H3Request, H3Server};
-use crate::harness::{paths, service};
+use crate::harness::{GlitchRecorder, ok, paths, service};
 
 #[test]
 fn rapid_resets_end_the_connection() {
@@ -80,4 +82,35 @@ fn a_malformed_request_costs_its_stream_only() {
     client.send_raw(Dir::Bi, &[0x1, 0x2, 0x0, 0x0], true);
     assert_eq!(client.get("/b").text(), "/b");
     client.wait("the fault", |_| server.server.totals().bad_requests == 1);
+}
+
+#[test]
+fn what_clients_do_wrong_is_noted() {
+    let recorder = Arc::new(GlitchRecorder::default());
+    let of_path = service(|request| match request.path() {
+        "/wait" => ResponseFuture::later(std::future::pending()),
+        path => ok(path.to_owned()).into(),
+    });
+    let server = H3Server::run(Limits::default(), of_path, |plan| EnginePlan {
+        client_filter: Some(recorder.clone()),
+        ..plan
+    });
+    let mut client = server.open();
+    assert_eq!(client.get("/a").text(), "/a");
+    client.close();
+    let mut client = server.open();
+    client.send_raw(Dir::Bi, &[0x1, 0x2, 0x0, 0x0], true);
+    assert_eq!(client.get("/b").text(), "/b");
+    client.wait("the fault", |_| server.server.totals().bad_requests == 1);
+    recorder.wait_for(&[Glitch::Protocol]);
+    // HEADERS of one megabyte.
+    client.send_raw(Dir::Bi, &[0x1, 0x80, 0x10, 0, 0], false);
+    client.assert_closed_with(H3ErrorCode::EXCESSIVE_LOAD);
+    recorder.wait_for(&[Glitch::Protocol, Glitch::Flood]);
+    let mut client = server.open();
+    let waiting = client.request(&H3Request::get("/wait"));
+    assert_eq!(client.get("/c").text(), "/c");
+    client.cancel(waiting);
+    assert_eq!(client.get("/d").text(), "/d");
+    recorder.wait_for(&[Glitch::Protocol, Glitch::Flood, Glitch::Abandoned]);
 }

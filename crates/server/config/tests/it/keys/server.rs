@@ -23,6 +23,13 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "bans = { forget_after = 60 }",
     ),
     ("global.bans.max", "", "bans = { max = 10 }"),
+    ("global.glitches", "", "glitches = false"),
+    (
+        "global.glitches.refuse_above",
+        "",
+        "glitches = { refuse_above = 10 }",
+    ),
+    ("global.glitches.load", "", "glitches = { load = 80 }"),
     (
         "global.bots",
         "",

@@ -8,6 +8,7 @@ mod client_facts;
 mod credentials;
 mod forward_auth;
 mod geo;
+mod glitches;
 mod limits;
 mod maintenance;
 mod maps;
