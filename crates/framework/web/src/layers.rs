@@ -39,8 +39,8 @@ pub use apus_layers::{
 };
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::{
-    BandwidthLimit, ConcurrentRequests, InvalidLimitKey, LimitHandle, LimitKey, QuotaKeyUsage,
-    QuotaLimit, QuotaReport, QuotaWindow, RateLimit, TimeZone,
+    BandwidthLimit, ConcurrentRequests, InvalidLimitKey, LimitFacts, LimitHandle, LimitKey,
+    QuotaKeyUsage, QuotaLimit, QuotaReport, QuotaWindow, RateLimit, TimeZone,
 };
 #[cfg(feature = "bots")]
 pub use apus_layers::{BotClaim, BotProof, Bots, KnownBot};

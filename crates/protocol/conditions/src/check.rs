@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use apus_http::{Network, ServerLoad, TlsFingerprints};
 use apus_patterns::{Glob, ServerName, ServerNames};
@@ -34,6 +35,10 @@ pub struct Definitions {
     maps: Option<RequestMaps>,
     /// The variables that rules set; `None`: any.
     variables: Option<BTreeSet<String>>,
+    /// The limits that conditions may ask for, and when their keys are known; `None`: any.
+    limits: Option<BTreeMap<String, FactStage>>,
+    /// Whether a condition asks for one.
+    asks_for_limits: AtomicBool,
     zone: Option<TimeZone>,
     geo: Option<Arc<GeoDatabases>>,
     /// The names of the bots that there are, if that is known.
@@ -79,6 +84,16 @@ impl Definitions {
         self.variables = Some(names.into_iter().collect());
     }
 
+    /// Defines the limits whose state conditions may ask for, and when their keys are known. Without this, conditions may name any.
+    pub fn define_limits(&mut self, limits: impl IntoIterator<Item = (String, FactStage)>) {
+        self.limits = Some(limits.into_iter().collect());
+    }
+
+    /// Whether a condition that was compiled asks for the state of a limit.
+    pub fn asks_for_limits(&self) -> bool {
+        self.asks_for_limits.load(Ordering::Relaxed)
+    }
+
     /// The fact of this name. The value of a map is known when that is known which the map takes it from.
     pub fn fact(&self, name: &str) -> Option<Fact> {
         let fact = Fact::parse(name)?;
@@ -87,6 +102,10 @@ impl Definitions {
                 .name()
                 .is_some_and(|name| known.contains(name))
                 .then_some(fact);
+        }
+        if let (FactKind::LimitLeft, Some(known)) = (fact.kind(), &self.limits) {
+            let stage = known.get(fact.name()?)?;
+            return Some(fact.known_from(*stage));
         }
         if fact.kind() != FactKind::MapValue {
             return Some(fact);
@@ -403,6 +422,10 @@ impl Checker<'_> {
         match found.kind() {
             FactKind::TlsFingerprint => TlsFingerprints::want(),
             FactKind::Load | FactKind::Connections => ServerLoad::want(),
+            FactKind::LimitLeft => self
+                .definitions
+                .asks_for_limits
+                .store(true, Ordering::Relaxed),
             _ => {}
         }
         let stage = found.stage();
@@ -869,10 +892,12 @@ fn nearest(name: &str, definitions: &Definitions) -> Option<String> {
     let facts = FACTS.iter().map(|kind| kind.name().to_owned());
     let maps = definitions.maps.iter().flat_map(RequestMaps::names);
     let variables = definitions.variables.iter().flatten();
+    let limits = definitions.limits.iter().flat_map(BTreeMap::keys);
     let known = facts
         .chain(definitions.conditions.keys().cloned())
         .chain(maps.map(|map| format!("map.{map}")))
-        .chain(variables.map(|name| format!("var.{name}")));
+        .chain(variables.map(|name| format!("var.{name}")))
+        .chain(limits.map(|name| format!("limit.{name}")));
     known
         .map(|known| (distance(name, &known), known))
         .min()

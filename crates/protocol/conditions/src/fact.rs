@@ -146,6 +146,7 @@ facts! {
     Share "share." Number(Unit::Share), Request, true, "The share in which a value of a fact falls, as in `share.client < 10%`: always the same for the same value. `share.request` is another one for each request.";
     Tag "tag." Flag, Request, true, "Whether an earlier rule has set this tag.";
     RuleVariable "var." Text, Request, true, "A variable that an earlier rule has set.";
+    LimitLeft "limit." Number(Unit::Count), Request, true, "What is left of a rate or quota of this name before the request: requests, or what else it counts. A limit of the server or the site.";
     MapValue "map." Text, Request, true, "The value of the map of this name, in `[global.maps]`.";
     Status "status" Number(Unit::Count), Response, false, "The status code of the response.";
     ResponseField "response." Text, Response, true, "A header field of the response.";

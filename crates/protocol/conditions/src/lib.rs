@@ -47,6 +47,7 @@ mod geo_database;
 #[path = "geo_database_off.rs"]
 mod geo_database;
 mod index;
+mod limits;
 mod list;
 mod map;
 mod mistake;
@@ -69,6 +70,7 @@ pub use geo_database::GeoDatabase;
 #[cfg(feature = "geo")]
 pub use geo_database::InvalidGeoDatabase;
 pub use index::ConditionIndex;
+pub use limits::{LimitReading, RequestLimits};
 pub use list::{ConditionList, TextSet, TooManyTexts};
 pub use map::{
     InvalidMap, InvalidMapEntry, InvalidMapLine, InvalidMaps, MapLine, MapMistake, RequestMap,

@@ -15,6 +15,7 @@ use crate::bot::{BotClaim, BotProof};
 use crate::claims;
 use crate::fact::{Fact, FactKind};
 use crate::facts::Facts;
+use crate::limits::RequestLimits;
 use crate::map::RequestMaps;
 use crate::variables::RequestVariables;
 
@@ -169,6 +170,7 @@ impl Facts for RequestFacts<'_> {
             FactKind::Load => ServerLoad::busy().map(u64::from),
             FactKind::Connections => ServerLoad::connections(),
             FactKind::Glitches => Some(ClientGlitches::of(self.address())),
+            FactKind::LimitLeft => RequestLimits::left(self.request, fact.name()?),
             FactKind::Status => Some(self.response?.0.status().as_u16().into()),
             FactKind::ResponseLength => {
                 let response = self.response?.0;

@@ -11,7 +11,7 @@ use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
-use apus_conditions::{Condition, GeoDatabases, RequestMaps};
+use apus_conditions::{Condition, GeoDatabases, RequestLimits, RequestMaps};
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::auth::RemoteKeySet;
@@ -192,6 +192,8 @@ pub struct SitePlan {
     pub maps: Option<RequestMaps>,
     /// Its limits, which are among the layers of the settings, with the pattern of the location for those of a location.
     pub limits: Vec<(Option<String>, LimitHandle)>,
+    /// The limits whose state conditions ask for; `None` if none does.
+    pub readable_limits: Option<RequestLimits>,
     /// The groups to which its layers send requests of their own.
     pub origin_handles: Vec<OriginHandle>,
     /// The sets of keys that are fetched, with their URLs.

@@ -15,7 +15,7 @@
 //! # Decisions
 //!
 //! - **What limits count outlives a configuration** (`limit`): it is in an `apus_access::LimitState`, which the limit of the same name
-//!   continues with after a reload. `limit_key` is what they count by.
+//!   continues with after a reload. `limit_key` is what they count by. Conditions ask what is left by `limit_facts`.
 //! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
 //!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
 //!   it, too.
@@ -73,6 +73,8 @@ mod hsts;
 #[cfg(feature = "rate-limit")]
 mod limit;
 #[cfg(feature = "rate-limit")]
+mod limit_facts;
+#[cfg(feature = "rate-limit")]
 mod limit_key;
 mod log;
 mod maintenance;
@@ -119,6 +121,8 @@ pub use force_https::ForceHttps;
 pub use hsts::{Hsts, HstsField};
 #[cfg(feature = "rate-limit")]
 pub use limit::{LimitHandle, QuotaKeyUsage, QuotaReport};
+#[cfg(feature = "rate-limit")]
+pub use limit_facts::LimitFacts;
 #[cfg(feature = "rate-limit")]
 pub use limit_key::{InvalidLimitKey, LimitKey};
 pub use log::Logged;

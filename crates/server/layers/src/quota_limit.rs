@@ -183,6 +183,16 @@ impl QuotaLimit {
         self
     }
 
+    /// What is left for a request in this window, without counting it: requests, or what else it counts. `None` if the quota is not for
+    /// the request.
+    pub fn left(&self, request: &Request) -> Option<u64> {
+        let (quota, value) = self.quota(request)?;
+        let table = self.limit.state().quotas.as_ref()?;
+        let period = self.calendar.period(apus_clock::unix_time());
+        let checked = table.check(table.key(&value.bytes), quota.units, period);
+        Some(checked.unwrap_or(0))
+    }
+
     /// The quota and the key of a request.
     fn quota(&self, request: &Request) -> Option<(&QuotaAmount, KeyValue)> {
         let value = self.limit.key.value(request)?;

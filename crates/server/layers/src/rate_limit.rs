@@ -222,6 +222,15 @@ impl RateLimit {
         }
     }
 
+    /// What is left for a request, which is not counted: requests, or what else it counts. `None` if the limit is not for the request.
+    pub fn left(&self, request: &Request) -> Option<u64> {
+        let (quota, value) = self.quota(request)?;
+        let table = &self.limit.state().times;
+        let key = table.key((REQUEST, &value.bytes));
+        let checked = quota.rate.check(table, key, apus_clock::monotonic());
+        Some(checked.map_or(0, |decision| decision.remaining))
+    }
+
     /// The quota and the key of a request.
     fn quota(&self, request: &Request) -> Option<(&RateQuota, KeyValue)> {
         let value = self.limit.key.value(request)?;

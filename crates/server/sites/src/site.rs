@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use apus_conditions::{Condition, RequestMaps};
+use apus_conditions::{Condition, RequestLimits, RequestMaps};
 use apus_http::ServiceFactory;
 use apus_layers::ForceHttps;
 
@@ -35,6 +35,7 @@ pub struct Site {
     pub(super) traffic: Option<TrafficWatch>,
     pub(super) rules: Vec<Rules>,
     pub(super) maps: Option<RequestMaps>,
+    pub(super) limits: Option<RequestLimits>,
 }
 
 /// A location of a site and its handler.
@@ -77,6 +78,7 @@ impl Site {
             traffic: None,
             rules: Vec::new(),
             maps: None,
+            limits: None,
         }
     }
 
@@ -154,6 +156,13 @@ impl Site {
     #[must_use]
     pub fn maps(mut self, maps: RequestMaps) -> Self {
         self.maps = Some(maps);
+        self
+    }
+
+    /// Sets the limits whose state conditions may ask for. They limit nothing here: limits are layers of locations.
+    #[must_use]
+    pub fn limits(mut self, limits: RequestLimits) -> Self {
+        self.limits = Some(limits);
         self
     }
 

@@ -74,6 +74,8 @@ impl Conditions {
         }
         let variables = reader.template_names.variables.iter().cloned();
         conditions.definitions.define_variables(variables);
+        let limits = reader.template_names.limits.clone();
+        conditions.definitions.define_limits(limits);
         let named: BTreeMap<&str, (&Setting<Text>, &Setting<When>)> = raw
             .conditions
             .0
@@ -99,6 +101,11 @@ impl Conditions {
     /// The maps of all sites.
     pub(super) fn maps(&self) -> Option<&RequestMaps> {
         self.maps.as_ref()
+    }
+
+    /// Whether a condition so far asks for the state of a limit.
+    pub(super) fn ask_for_limits(&self) -> bool {
+        self.definitions.asks_for_limits()
     }
 
     /// The facts that requests are counted by.

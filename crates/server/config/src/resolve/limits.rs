@@ -1,7 +1,10 @@
 //! The limits of a site or a location.
 
-use apus_conditions::{Condition, FactStage};
+use std::sync::Arc;
+
+use apus_conditions::{Condition, FactStage, RequestLimits};
 use apus_handler::middleware::{Layer, Middleware};
+use apus_http::Request;
 use apus_layers::{
     BandwidthLimit, ConcurrentRequests, ConditionalLayer, LimitHandle, LimitKey, QuotaLimit,
     RateLimit, TimeZone,
@@ -24,6 +27,33 @@ pub(super) struct ResolvedLimit {
     pub(super) by_rules: Option<SourceSpan>,
     /// Whether it limits the bandwidth of requests, so that clients wait.
     pub(super) limits_requests: bool,
+    /// What conditions may ask; `None` if that is nothing.
+    pub(super) readable: Option<ReadableLimit>,
+}
+
+/// A limit whose state conditions may ask for.
+#[derive(Clone, Debug)]
+pub(super) enum ReadableLimit {
+    Rate(RateLimit),
+    Quota(QuotaLimit),
+}
+
+/// The limits of a place whose state conditions may ask for.
+pub(super) fn readable(limits: &[ResolvedLimit]) -> RequestLimits {
+    let mut readable = RequestLimits::default();
+    for limit in limits {
+        let name = limit.handle.name();
+        match limit.readable.clone() {
+            Some(ReadableLimit::Rate(own)) => {
+                readable.add(name, Arc::new(move |request: &Request| own.left(request)));
+            }
+            Some(ReadableLimit::Quota(own)) => {
+                readable.add(name, Arc::new(move |request: &Request| own.left(request)));
+            }
+            None => {}
+        }
+    }
+    readable
 }
 
 /// The limits of a place and of what it is in: of a location and its site, of a site and the whole server. A limit of the place takes the
@@ -304,7 +334,11 @@ fn rate_limit(
         limit = limit.dry_run();
     }
     let handle = limit.handle().clone();
-    Some(resolved(handle, keys, limit))
+    let readable = Some(ReadableLimit::Rate(limit.clone()));
+    Some(ResolvedLimit {
+        readable,
+        ..resolved(handle, keys, limit)
+    })
 }
 
 fn quota_limit(
@@ -363,7 +397,11 @@ fn quota_limit(
         limit = limit.dry_run();
     }
     let handle = limit.handle().clone();
-    Some(resolved(handle, keys, limit))
+    let readable = Some(ReadableLimit::Quota(limit.clone()));
+    Some(ResolvedLimit {
+        readable,
+        ..resolved(handle, keys, limit)
+    })
 }
 
 fn resolved(
@@ -376,6 +414,7 @@ fn resolved(
         handle,
         by_rules: keys.by_rules.then(|| keys.by_rules.span.clone()),
         limits_requests: false,
+        readable: None,
     }
 }
 

@@ -157,10 +157,18 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         })
         .collect();
     check_names(&sites, reader);
+    let asks_for_limits = defaults.conditions.ask_for_limits();
     let mut plan = ServerPlan {
         global,
         limits: defaults.layers.handles().cloned().collect(),
-        sites: sites.into_iter().map(|(site, _)| site).collect(),
+        sites: sites
+            .into_iter()
+            .map(|(site, _)| SitePlan {
+                // Without a condition that asks, no request gets them.
+                readable_limits: site.readable_limits.filter(|_| asks_for_limits),
+                ..site
+            })
+            .collect(),
         upstreams,
         warnings: Diagnostics::default(),
         private: PrivateFiles::default(),
@@ -486,6 +494,7 @@ fn site(
         limits: resolver.limits_for_rules(false),
     };
     let own = place.resolve(&name, &raw.rules, reader);
+    let readable_limits = limits::readable(&place.limits);
     let limits = resolver.into_limits();
     let rules: Vec<Rules> = defaults.rules.iter().cloned().chain(own).collect();
     let of_locations = locations.iter().filter_map(|own| own.rules.as_ref());
@@ -539,6 +548,7 @@ fn site(
         rules,
         maps: defaults.conditions.maps().cloned(),
         limits,
+        readable_limits: Some(readable_limits),
         origin_handles: groups.origin_handles(),
         key_sets: groups.key_sets(),
         locations,

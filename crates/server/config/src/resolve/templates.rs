@@ -1,12 +1,14 @@
-//! Templates that name what is not there.
+//! Templates that name what is not there, and the names that there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use apus_conditions::{Fact, FactStage};
 use apus_sites::Template;
 
 use crate::diagnostics::{Finding, nearest};
 use crate::keys::{ConfigReader, shown};
 use crate::raw;
+use crate::raw::layers::Limit;
 use crate::raw::rules::Rule;
 use crate::source::{Setting, SourceSpan};
 use crate::template_names::TemplateNames;
@@ -18,15 +20,32 @@ pub(super) fn names(global: &raw::Global, sites: &[Setting<raw::Site>]) -> Templ
     let mut names = TemplateNames {
         maps: maps.collect(),
         variables: BTreeSet::new(),
+        limits: BTreeMap::new(),
     };
+    add_limits(&mut names, &global.limits);
     add_rules(&mut names, &global.rules, &global.chains);
     for site in sites {
+        add_limits(&mut names, &site.keys.limits);
         add_rules(&mut names, &site.rules, &site.chains);
         for location in &site.locations.0 {
             add_rules(&mut names, &location.rules, &Map::default());
         }
     }
     names
+}
+
+/// Adds the rates and quotas, whose state conditions may ask for. Among those of one name, the key that is known last counts.
+fn add_limits(names: &mut TemplateNames, limits: &List<Limit>) {
+    let can_be_read = |limit: &&Setting<Limit>| limit.rate.is_some() || limit.quota.is_some();
+    for limit in limits.0.iter().filter(can_be_read) {
+        let facts = limit.key.0.iter();
+        let facts = facts.filter_map(|fact| Fact::parse(&fact.value.0));
+        let stage = facts.map(|fact| fact.stage()).max();
+        let stage = stage.unwrap_or(FactStage::Request);
+        let known = names.limits.entry(limit.name.0.clone());
+        let known = known.or_insert(stage);
+        *known = stage.max(*known);
+    }
 }
 
 fn add_rules(names: &mut TemplateNames, rules: &List<Rule>, chains: &Map<Text, List<Rule>>) {

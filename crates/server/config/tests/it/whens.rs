@@ -65,3 +65,28 @@ fn a_log_has_the_requests_for_which_its_condition_holds() {
         &["did you mean `status`?"],
     );
 }
+
+#[test]
+fn conditions_ask_for_the_limits_that_there_are() {
+    let rule = |when: &str| {
+        format!(
+            "limits = [{{ name = \"pages\", rate = \"20/s\" }}, {{ name = \"mine\", quota = \"9/day\", key = \"user\" }}, {{ name = \"once\", concurrent = 3 }}]\n\
+             rules = [{{ when = '{when}', deny = 403 }}]"
+        )
+    };
+    check(&rule("limit.pages < 5 and limit.pages exists"), &[]);
+    check(
+        &rule("limit.page < 5"),
+        &["5:20 unknown fact or condition `limit.page`; did you mean `limit.pages`?"],
+    );
+    // Nothing is left of a number of requests at once.
+    check(
+        &rule("limit.once < 2"),
+        &["unknown fact or condition `limit.once`"],
+    );
+    check(
+        &rule("limit.mine < 1"),
+        &["`limit.mine` is known after the authentication"],
+    );
+    check(&rule("limit.pages < 5 and limit.pages > 5"), &["never"]);
+}

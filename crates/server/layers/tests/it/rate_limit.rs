@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use apus_clock::TestClock;
 use apus_handler::TrustedProxies;
+use apus_handler::middleware::Layer;
 use apus_http::HeaderName;
-use apus_layers::{LimitKey, RateLimit, Timeout};
+use apus_layers::{
+    ConditionalLayer, LimitFacts, LimitKey, Maintenance, QuotaLimit, RateLimit, Timeout,
+};
 use apus_testkit::{LocalClient, SocketClient, request_text, wait_until};
 
 use crate::harness::{Routes, Server, head};
@@ -385,4 +388,26 @@ fn a_dry_run_counts_what_the_limits_would_refuse_and_does_nothing() {
     let (real, dry) = (counts(false), counts(true));
     assert_eq!(real, dry);
     assert!(real.1.iter().all(|refused| *refused > 10), "{real:?}");
+}
+
+#[test]
+fn conditions_ask_what_is_left_and_count_nothing() {
+    let all = || LimitKey::parse(["all"]).unwrap();
+    let rate = RateLimit::per_hour(60).burst(3).name("pages").by_key(all());
+    let quota = QuotaLimit::per_month(10).name("month").by_key(all());
+    let facts = LimitFacts::new().rate(&rate).quota(&quota);
+    let used_up = "limit.pages == 0 and limit.month < 8 and not limit.other exists";
+    let closed = ConditionalLayer::around(used_up.parse().unwrap(), Layer::new(Maintenance::new()));
+    let app = Routes::new()
+        .layer(facts)
+        .layer(closed)
+        .layer(rate.clone())
+        .layer(quota.clone())
+        .get("/", async || "well");
+    let (client, request) = (LocalClient::of(&app), apus_testkit::get("/").request());
+    for (left, expected) in [(3, 200), (2, 200), (1, 200), (0, 503), (0, 503)] {
+        assert_eq!([(); 2].map(|()| rate.left(&request)), [Some(left); 2]);
+        assert_eq!(quota.left(&request), Some(left + 7));
+        assert_eq!(client.send(head("GET", "/", &[])).status, expected);
+    }
 }

@@ -362,6 +362,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     if let Some(maps) = &plan.maps {
         site = site.maps(maps.clone());
     }
+    if let Some(limits) = &plan.readable_limits {
+        site = site.limits(limits.clone());
+    }
     // The site's own handler is its location `/`, which an explicit location `/` replaces.
     if let Some(handler) = &plan.handler {
         site = site.location(location(

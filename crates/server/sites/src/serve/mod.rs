@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use apus_access::{Bans, Glitches};
 use apus_compress::Compression;
 use apus_conditions::{
-    Condition, FactKind, FactStage, RequestFacts, RequestMaps, RequestVariables,
+    Condition, FactKind, FactStage, RequestFacts, RequestLimits, RequestMaps, RequestVariables,
 };
 use apus_files::FilesOutcome;
 use apus_handler::error_page::error_page;
@@ -67,7 +67,8 @@ struct SiteState {
     /// Whether the observer needs the variables that rules set.
     observes_variables: bool,
     maps: Option<RequestMaps>,
-    /// Whether requests get a place for their user or variables, or maps.
+    limits: Option<RequestLimits>,
+    /// Whether requests get a place for their user or variables, or maps or limits.
     has_extensions: bool,
     /// Whether an error page is a path of the site, which needs a copy of the request.
     has_error_page_paths: bool,
@@ -183,8 +184,12 @@ impl SiteService {
             traffic: site.traffic.as_ref().map(TrafficWatch::worker),
             observes_users,
             observes_variables,
-            has_extensions: observes_users || observes_variables || site.maps.is_some(),
+            has_extensions: observes_users
+                || observes_variables
+                || site.maps.is_some()
+                || site.limits.is_some(),
             maps: site.maps.clone(),
+            limits: site.limits.clone(),
             has_error_page_paths,
             has_accel,
             has_slash_redirects,
@@ -272,6 +277,9 @@ impl SiteState {
         }
         if self.observes_variables {
             RequestVariables::attach(request);
+        }
+        if let Some(limits) = &self.limits {
+            limits.attach(request);
         }
         if let Some(maps) = &self.maps {
             maps.attach(request);

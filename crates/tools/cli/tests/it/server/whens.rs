@@ -138,3 +138,57 @@ fn a_request_for_which_the_condition_holds_bypasses_the_cache() {
     wait_until("all are logged", || origin.read("log").lines().count() == 3);
     assert_eq!(origin.read("log").matches("/page?fresh=1\n").count(), 2);
 }
+
+#[test]
+fn rules_ask_what_is_left_of_a_limit_and_count_nothing() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    home.write(
+        "apus.toml",
+        r#"
+[global]
+worker_threads = 2
+[[global.limits]]
+name = "all"
+key = "all"
+quota = "1000/month"
+[[sites]]
+name = "a"
+listen = "127.0.0.1:0"
+root = "public"
+[[sites.limits]]
+name = "pages"
+rate = "3/h"
+[[sites.rules]]
+when = "limit.pages == 0"
+return = { status = 200, text = "used up" }
+[[sites.rules]]
+when = "limit.pages < 2 and limit.all > 900"
+headers.set = { x-low = "yes" }
+[[sites.rules]]
+when = "limit.all <= 998"
+headers.set = { x-all = "yes" }
+"#,
+    );
+    let apus = home.serve(&[]);
+    // Each connection may come to the other worker.
+    let get = || {
+        let (status, text) = ask(apus.address(), "GET /");
+        let has = |field: &str| text.contains(&format!("{field}: yes"));
+        (
+            status,
+            has("x-low"),
+            has("x-all"),
+            text.ends_with("used up"),
+        )
+    };
+    assert_eq!(get(), (200, false, false, false));
+    assert_eq!(get(), (200, false, false, false));
+    assert_eq!(get(), (200, true, true, false));
+    for _ in 0..3 {
+        assert_eq!(get(), (200, false, false, true));
+    }
+    home.expect(&["reload"], 0);
+    assert_eq!(get(), (200, false, false, true));
+}
