@@ -32,6 +32,7 @@ pub fn cache_fields(data: &[u8]) {
         has_body: false,
         has_certificate: false,
         device: None,
+        request: None,
     };
     let response = OriginResponse {
         status: StatusCode::OK,

@@ -3,6 +3,7 @@
 //! # Modules
 //!
 //! - `negotiation`: which coding a client gets ([`EncodingNegotiation`]), and what `Vary` and entity tags say then.
+//! - `coding_rule`: what else lets a response be compressed, as an extension of its request.
 //! - `encoder`: gzip, Brotli and Zstandard ([`ContentEncoder`]), each with the memory that it reserves of the
 //!   budget of the server (`encoding`; `ResponseMemory` of apus-http).
 //! - `body`: a body that is compressed while it is sent. `service` puts that around any service.
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod coding_rule;
 #[cfg(feature = "codings")]
 mod compression;
 #[cfg(not(feature = "codings"))]
@@ -40,8 +42,11 @@ pub mod media_type;
 mod negotiation;
 mod service;
 
+pub use coding_rule::{CodingRule, RequestCodingRule};
 pub use compression::Compression;
 pub use encoder::{ContentEncoder, compress, gunzip};
 pub use encoding::Encoding;
-pub use negotiation::{EncodingNegotiation, describe, is_compressible, vary, weaken_tag};
+pub use negotiation::{
+    EncodingNegotiation, describe, is_compressible, refuse_codings, vary, weaken_tag,
+};
 pub use service::CompressedFactory;

@@ -10,8 +10,8 @@ use apus_http::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::coding_rule::RequestCodingRule;
 use crate::media_type;
-
 use crate::{Compression, Encoding, compress};
 
 /// A body that is not longer is compressed at once; a longer one, piece by piece as it is sent.
@@ -117,6 +117,20 @@ impl EncodingNegotiation {
         }
     }
 
+    /// [`apply`](Self::apply) for a request that may have a rule about its response.
+    pub fn apply_by(self, rule: Option<&RequestCodingRule>, response: &mut Response) {
+        let is_refused = rule.is_some_and(|rule| !rule.allows_response(response));
+        let negotiation = if is_refused {
+            Self {
+                accepted: AcceptEncoding::IDENTITY,
+                ..self
+            }
+        } else {
+            self
+        };
+        negotiation.apply(response);
+    }
+
     /// Calls a service for a request whose response is compressed by [`apply`](Self::apply) later.
     ///
     /// The date in `If-Range` does not say which coding the client has a part of. If the service responds to
@@ -212,6 +226,20 @@ impl EncodingNegotiation {
         };
         length.is_none_or(|length| length >= self.compression.min_length)
             && is_compressible(response.status(), headers)
+    }
+}
+
+/// Makes a request one of a client that accepts no content coding. As the client may have a part of a compressed response, which a date in
+/// `If-Range` does not tell from another, a request that resumes by a date is one for the whole.
+pub fn refuse_codings(request: &mut Request) {
+    let headers = request.headers_mut();
+    if !headers.contains("accept-encoding") {
+        return;
+    }
+    headers.remove("accept-encoding");
+    let is_date = |value| EntityTag::parse(value).is_none();
+    if headers.get("if-range").is_some_and(is_date) {
+        remove_range(headers);
     }
 }
 

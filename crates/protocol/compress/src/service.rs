@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use apus_http::{Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
-use crate::{Compression, EncodingNegotiation};
+use crate::{CodingRule, Compression, EncodingNegotiation};
 
 /// Creates services that compress the responses of inner services.
 #[derive(Clone, Debug)]
@@ -45,9 +45,10 @@ struct CompressedService {
 impl Service for CompressedService {
     fn call(&self, request: Request) -> ResponseFuture {
         let negotiation = EncodingNegotiation::of(&request, self.compression);
+        let rule = CodingRule::of(&request);
         let response = negotiation.call(&self.inner, request);
         response.map(move |mut response| {
-            negotiation.apply(&mut response);
+            negotiation.apply_by(rule.as_deref(), &mut response);
             response
         })
     }

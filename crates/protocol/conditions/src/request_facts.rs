@@ -174,7 +174,12 @@ impl Facts for RequestFacts<'_> {
             FactKind::Status => Some(self.response?.0.status().as_u16().into()),
             FactKind::ResponseLength => {
                 let response = self.response?.0;
-                response.body().len().or_else(|| length(response.headers()))
+                // A response to HEAD declares the length that GET has (RFC 9110 section 9.3.2).
+                let sent = response.body().len();
+                let declared = || length(response.headers());
+                (sent.filter(|length| *length > 0))
+                    .or_else(declared)
+                    .or(sent)
             }
             FactKind::TimeTaken => u64::try_from(self.response?.1.as_millis()).ok(),
             _ => None,

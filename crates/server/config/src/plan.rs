@@ -180,6 +180,8 @@ pub struct SitePlan {
     pub access_log: Option<AccessLogPlan>,
     /// The settings of compression.
     pub compression: Compression,
+    /// Which responses are compressed, if not all.
+    pub compress_when: Option<Condition>,
     /// Whether a precompressed file is sent in place of the file beside it.
     pub precompressed: bool,
     /// The handler of requests that match no location, if the site has one.

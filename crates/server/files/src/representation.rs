@@ -166,7 +166,8 @@ impl Representation {
         }
     }
 
-    fn whole(&self) -> Response {
+    /// The response with the complete body.
+    pub(crate) fn whole(&self) -> Response {
         let all = ByteRange {
             start: 0,
             len: self.body.len(),

@@ -31,7 +31,7 @@ use crate::tree::{REVALIDATE, Tree, status_of};
 use crate::try_files::{LastAction, TryFiles};
 use crate::variants::{VariantStore, VariantWait};
 use crate::{Files, FilesOptions};
-use apus_compress::{Encoding, describe, weaken_tag};
+use apus_compress::{CodingRule, Encoding, describe, weaken_tag};
 use apus_http::path::encode;
 use apus_http::trace::{Step, StepKind, note};
 use apus_http::{CacheBypass, mount_prefix};
@@ -534,7 +534,10 @@ impl WorkerFiles {
     fn choose(&self, entry: &Rc<FileEntry>, path: &[u8], request: &Request) -> VariantChoice {
         let plain = || VariantChoice::Ready(Rc::clone(&entry.plain));
         let headers = request.headers();
-        if !entry.is_negotiated() || !headers.contains("accept-encoding") {
+        if !entry.is_negotiated()
+            || !headers.contains("accept-encoding")
+            || !CodingRule::allows(request, || entry.plain.whole())
+        {
             return plain();
         }
         let accept = AcceptEncoding::parse(headers.get_all("accept-encoding"));

@@ -30,6 +30,7 @@ pub struct Site {
     pub(super) challenge: Option<BrowserChallenge>,
     pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
+    pub(super) compress_when: Option<Condition>,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) observed_when: Option<Condition>,
     pub(super) traffic: Option<TrafficWatch>,
@@ -73,6 +74,7 @@ impl Site {
             challenge: None,
             hsts: None,
             compression: None,
+            compress_when: None,
             observer: None,
             observed_when: None,
             traffic: None,
@@ -142,6 +144,15 @@ impl Site {
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
+        self
+    }
+
+    /// Compresses only responses, also of files, for which a condition holds. It may be about the user and about the status, the fields,
+    /// the type and the length of the response. With a condition that is about the request alone, the handlers of others get no
+    /// `Accept-Encoding`.
+    #[must_use]
+    pub fn compress_when(mut self, condition: Condition) -> Self {
+        self.compress_when = Some(condition);
         self
     }
 

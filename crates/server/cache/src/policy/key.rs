@@ -271,6 +271,7 @@ impl RequestKey {
             has_body: false,
             has_certificate: false,
             device: None,
+            request: None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The properties of requests and responses on which the policy depends.
 
-use apus_http::{Headers, Method, StatusCode};
+use apus_http::{Headers, Method, Request, StatusCode};
 
 use super::Timestamp;
 
@@ -28,6 +28,8 @@ pub struct PresentedRequest<'a> {
     pub has_certificate: bool,
     /// The class of the client's device, if it is part of the key.
     pub device: Option<&'a str>,
+    /// The request itself, for what was attached to it.
+    pub request: Option<&'a Request>,
 }
 
 impl<'a> PresentedRequest<'a> {

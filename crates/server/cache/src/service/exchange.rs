@@ -15,8 +15,10 @@ pub(super) struct RequestSnapshot {
 
 impl RequestSnapshot {
     pub(super) fn of(request: &Request, settings: &Arc<CacheSettings>) -> Self {
+        let mut copy = request.without_body();
+        *copy.extensions_mut() = request.extensions().clone();
         Self {
-            request: request.without_body(),
+            request: copy,
             settings: Arc::clone(settings),
         }
     }
@@ -25,7 +27,7 @@ impl RequestSnapshot {
         self.settings.presented(&self.request)
     }
 
-    /// A GET request for the same target on behalf of the cache.
+    /// A GET request for the same target on behalf of the cache, without what layers attached to the one of the client.
     pub(super) fn to_fetch_request(&self) -> Request {
         let mut request = self.request.without_body();
         request.set_method(Method::GET);

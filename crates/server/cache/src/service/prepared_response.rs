@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::policy::{PresentedRequest, StoredResponse, Timestamp};
 use crate::store::Object;
-use apus_compress::Compression;
+use apus_compress::{CodingRule, Compression};
 use apus_http::fields::{Handling, Ranges, Validators};
 use apus_http::{Body, Headers, Method, Response, StatusCode};
 use bytes::Bytes;
@@ -256,7 +256,23 @@ impl PreparedResponse {
         {
             return ResponseForm::Stored;
         }
-        ResponseForm::of(request.headers, self.compression)
+        match ResponseForm::of(request.headers, self.compression) {
+            ResponseForm::Coded(_) if !self.may_be_coded_for(request) => ResponseForm::Identity,
+            form => form,
+        }
+    }
+
+    /// Whether the rule of a request, if it has one, lets this response be compressed.
+    fn may_be_coded_for(&self, request: &PresentedRequest<'_>) -> bool {
+        let head = || {
+            let mut headers = self.stored.headers().clone();
+            if let Some(length) = self.object.length() {
+                // A number is a valid value.
+                let _ = headers.try_insert("content-length", length.to_string());
+            }
+            Response::with_headers(self.stored.status(), headers, Body::Empty)
+        };
+        (request.request).is_none_or(|request| CodingRule::allows(request, head))
     }
 
     /// Whether the cache, and not a service in front of it, compresses responses.

@@ -82,6 +82,7 @@ impl CacheSettings {
             query: target.query(),
             headers: request.headers(),
             device: (self.rules.key.device).then(|| device(request.headers())),
+            request: Some(request),
             has_body: request.has_body(),
             has_certificate: (request.connection().tls.as_ref())
                 .is_some_and(|tls| tls.client_certificate.is_some()),

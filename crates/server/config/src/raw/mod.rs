@@ -467,6 +467,10 @@ keys! {
         precompressed: bool = true,
         /// The smallest body that is compressed, in KB.
         min_length: Kilobytes<0, 1_000_000> = Kilobytes::new(1),
+        /// A condition for the responses that are compressed, as `'not cookie.session exists'`. It may be about the request, the user, and
+        /// the status, the fields, the type and the length of the response. Others are sent as to a client that accepts no coding, also from
+        /// caches and in place of precompressed files; if the condition is about the request alone, origins see no `Accept-Encoding`.
+        when: When,
         /// The level of gzip for responses that are compressed as they are sent: 1 is fastest, 9
         /// smallest. Files of up to 4 MB are compressed once, at the highest level.
         gzip_level: Int<1, 9> = Int(5),

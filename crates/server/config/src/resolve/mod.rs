@@ -7,6 +7,7 @@ mod bans;
 mod bots;
 mod cache;
 mod challenge;
+mod compress;
 mod conditions;
 mod forward_auth;
 mod glitches;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::SystemTime;
 
-use apus_compress::Compression;
 use apus_conditions::FactStage;
 use apus_conditions::GeoDatabases;
 use apus_http::TrustedProxies;
@@ -57,6 +57,7 @@ use super::string_type::SiteHost;
 use super::value::{Switch, Text};
 use acme::AcmeDefaults;
 use apus_access_log::LogFormat;
+use compress::CompressDefaults;
 use conditions::Conditions;
 use layers::LocationLayers;
 pub use php::default_pool_folder;
@@ -75,16 +76,15 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         None => raw::Global::absent(&top, reader)?,
     };
     reader.template_names = templates::names(&raw_global, &file.sites.0);
+    let conditions = Conditions::resolve(&raw_global, reader);
+    let compress = raw_global.compress.as_ref();
     let mut defaults = GlobalDefaults {
         access_log: None,
-        compress: match &raw_global.compress {
-            Some(compress) => compress.value.clone(),
-            None => raw::Compress::absent(&top, reader)?,
-        },
+        compress: CompressDefaults::resolve(compress, &top, &conditions, reader)?,
         max_body_bytes: raw_global.client_max_body_size.value.0,
         trusts_proxies: !raw_global.trusted_proxies.0.is_empty(),
         acme: AcmeDefaults::new(&raw_global, global_place.as_ref(), reader),
-        conditions: Conditions::resolve(&raw_global, reader),
+        conditions,
         rules: None,
         layers: LocationLayers::default(),
     };
@@ -189,7 +189,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
 /// The keys of `[global]` that sites inherit.
 struct GlobalDefaults {
     access_log: Option<AccessLogPlan>,
-    compress: raw::Compress,
+    compress: CompressDefaults,
     max_body_bytes: u64,
     /// Whether a proxy in front is trusted.
     trusts_proxies: bool,
@@ -504,8 +504,7 @@ fn site(
         &defaults.conditions,
         reader,
     );
-    let of_all = &defaults.compress;
-    let compress = raw.compress.as_ref().map_or(of_all, |own| &own.value);
+    let compress = (defaults.compress).of_site(raw.compress.as_ref(), &defaults.conditions, reader);
     let site = SitePlan {
         name,
         is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
@@ -533,16 +532,9 @@ fn site(
         challenge,
         access_log,
         listeners,
-        compression: Compression {
-            gzip: **compress.gzip.or(&of_all.gzip),
-            brotli: **compress.brotli.or(&of_all.brotli),
-            zstd: **compress.zstd.or(&of_all.zstd),
-            min_length: compress.min_length.or(&of_all.min_length).0,
-            gzip_level: tiny(compress.gzip_level.or(&of_all.gzip_level).0),
-            brotli_level: tiny(compress.brotli_level.or(&of_all.brotli_level).0),
-            zstd_level: tiny(compress.zstd_level.or(&of_all.zstd_level).0),
-        },
-        precompressed: **compress.precompressed.or(&of_all.precompressed),
+        compression: compress.compression,
+        compress_when: compress.when,
+        precompressed: compress.precompressed,
         handler,
         settings,
         rules,

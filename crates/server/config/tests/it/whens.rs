@@ -1,4 +1,4 @@
-//! Conditions of limits, caches and access logs: what they may be about, and their mistakes with places.
+//! Conditions of limits, caches, compression and access logs: what they may be about, and their mistakes with places.
 
 use crate::documents::findings;
 
@@ -48,6 +48,46 @@ fn a_cache_is_bypassed_by_what_is_known_of_requests() {
         "cache = { bypass_when = 'tls' }\nlocations = [{ path = \"/a/\", cache = { ttl = 10 } }, { path = \"/b/\", cache = { bypass_when = 'not tls' } }]",
         &[],
     );
+}
+
+#[test]
+fn responses_are_compressed_by_what_is_known_before() {
+    check(
+        "compress.when = 'not cookie.session exists and user != \"ada\"'",
+        &[],
+    );
+    check(
+        "compress.when = { response_type = \"text/css\", status = 200 }",
+        &[],
+    );
+    check(
+        "compress.when = 'response_length > 10kb and response.x-secret != \"1\" and tag.plain'",
+        &[],
+    );
+    for fact in ["time_taken > 1s", "cache == \"hit\"", "upstream == \"a\""] {
+        let name = fact.split(' ').next().unwrap();
+        check(
+            &format!("compress.when = 'tls and {fact}'"),
+            &[&format!(
+                "4:17 `{name}` is not known yet when a response is compressed"
+            )],
+        );
+    }
+    check(
+        "compress.when = 'not user_agnt exists'",
+        &["did you mean `user_agent`?"],
+    );
+    check(
+        "compress.when = 'status == 200 and status == 404'",
+        &["it is never true"],
+    );
+    // One mistake for all sites is told once.
+    let sites = "[[sites]]\nlisten = 80\nroot = \".\"\n".repeat(2);
+    let found = findings(&format!(
+        "[global]\ncompress.when = 'methd == \"GET\"'\n{sites}"
+    ));
+    let about = found.iter().filter(|found| found.contains("methd")).count();
+    assert_eq!(about, 1, "{found:#?}");
 }
 
 #[test]

@@ -356,6 +356,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     for name in &plan.server_names {
         site = site.server_name(name.clone());
     }
+    if let Some(condition) = &plan.compress_when {
+        site = site.compress_when(condition.clone());
+    }
     for rules in &plan.rules {
         site = site.rules(rules.clone().counters(context.resources.rule_counters));
     }

@@ -225,7 +225,12 @@ impl SiteState {
             hsts.set(&mut response);
         }
         if let Some(negotiation) = context.route.compression.get() {
-            negotiation.apply(&mut response);
+            if self.compress_when.is_some() {
+                let route = &context.route;
+                route.compress_by_rule(negotiation, &mut response);
+            } else {
+                negotiation.apply(&mut response);
+            }
         }
         if let Some(trace) = context.trace
             && let Some(coding) = response.headers().get_str("content-encoding")

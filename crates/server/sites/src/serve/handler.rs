@@ -35,6 +35,9 @@ impl SiteState {
             && !location.request_fields.is_empty();
         let original = may_redirect.then(|| request.headers().clone());
         self.change_request_fields(location, &mut request, captures);
+        if let Some(compress_when) = &self.compress_when {
+            compress_when.prepare(&mut request);
+        }
         match &location.handler {
             WorkerHandler::NotFound => Response::new(StatusCode::NOT_FOUND).into(),
             WorkerHandler::Return(handler) => {
@@ -64,6 +67,9 @@ impl SiteState {
                     .compression
                     .map(|compression| EncodingNegotiation::of(&request, compression));
                 route.compression.set(negotiation);
+                if self.compress_when.is_some() {
+                    route.note_coding_rule(&request);
+                }
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the handler of the location")
                 });

@@ -2,6 +2,7 @@
 
 mod accel;
 mod complete;
+mod compress_when;
 mod handler;
 mod layers;
 mod locate;
@@ -37,6 +38,7 @@ use super::settings::ErrorPage;
 use super::site::Site;
 use super::template::Captures;
 use super::traffic::{TrafficWatch, WorkerTraffic};
+use compress_when::CompressWhen;
 use locate::LocationSearch;
 use location_state::{LocationState, script_use};
 use route::{RequestRoute, SpareRoutes};
@@ -58,6 +60,7 @@ struct SiteState {
     maintenance_page: Option<ErrorPage>,
     hsts: Option<HstsField>,
     compression: Option<Compression>,
+    compress_when: Option<CompressWhen>,
     observer: Option<Rc<dyn WorkerObserver>>,
     traffic: Option<WorkerTraffic>,
     /// For which requests the observer is called, if that is known only with their responses.
@@ -180,6 +183,7 @@ impl SiteService {
                 .map(|path| ErrorPage::Path(path.to_owned())),
             hsts: site.hsts.map(HstsField::from),
             compression: site.compression,
+            compress_when: site.compress_when.clone().map(CompressWhen::new),
             observer,
             traffic: site.traffic.as_ref().map(TrafficWatch::worker),
             observes_users,

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_compress::EncodingNegotiation;
+use apus_compress::{CodingRule, EncodingNegotiation, RequestCodingRule};
 use apus_handler::middleware::Layer;
-use apus_http::Request;
+use apus_http::{Request, Response};
 
 use crate::fields::FieldChange;
 use crate::rules::ChangesByRules;
@@ -54,6 +54,8 @@ pub(super) struct RouteRules {
     pub(super) is_allowed: bool,
     /// A copy of the request without its body, if there are rules for responses.
     pub(super) request: Option<Request>,
+    /// What lets the response of a service be compressed, besides `Accept-Encoding`.
+    coding_rule: Option<Box<RequestCodingRule>>,
 }
 
 impl RequestRoute {
@@ -92,6 +94,28 @@ impl RequestRoute {
         {
             *copy.extensions_mut() = request.extensions().clone();
         }
+    }
+
+    /// Notes the rule about the compression of the response, if the request has one.
+    pub(super) fn note_coding_rule(&self, request: &Request) {
+        let rule = CodingRule::of(request);
+        if rule.is_some() {
+            let mut rules = self.rules.borrow_mut();
+            rules.get_or_insert_default().coding_rule = rule;
+        }
+    }
+
+    /// Compresses a response of a service by the rule of its request.
+    pub(super) fn compress_by_rule(
+        &self,
+        negotiation: EncodingNegotiation,
+        response: &mut Response,
+    ) {
+        let rules = self.rules.borrow();
+        let rule = rules
+            .as_ref()
+            .and_then(|rules| rules.coding_rule.as_deref());
+        negotiation.apply_by(rule, response);
     }
 
     /// For how long rules hold the request, or its response, from now on.

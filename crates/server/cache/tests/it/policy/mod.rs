@@ -106,6 +106,7 @@ impl TestRequest {
             has_body: self.has_body,
             has_certificate: self.has_certificate,
             device: self.device,
+            request: None,
         }
     }
 }

@@ -156,6 +156,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "compress.precompressed = false",
     ),
     ("global.compress.min_length", "", "compress.min_length = 2"),
+    (
+        "global.compress.when",
+        "",
+        "compress.when = \"not cookie.session exists\"",
+    ),
     ("global.compress.gzip_level", "", "compress.gzip_level = 9"),
     (
         "global.compress.brotli_level",

@@ -234,6 +234,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "",
         "compress.min_length = 0.25",
     ),
+    (
+        "sites.compress.when",
+        "",
+        "compress.when = \"not cookie.session exists\"",
+    ),
     ("sites.compress.gzip_level", "", "compress.gzip_level = 1"),
     (
         "sites.compress.brotli_level",
