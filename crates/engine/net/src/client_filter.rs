@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use apus_http::Glitch;
+use tokio::sync::watch;
 
 /// Decides which clients may not connect, before anything is read of them, and learns what clients do wrong.
 ///
@@ -11,6 +12,12 @@ use apus_http::Glitch;
 pub trait ClientFilter: Send + Sync {
     /// Why connections of this client are closed, if they are.
     fn refuses(&self, client: IpAddr) -> Option<ClientRefusal>;
+
+    /// Changes each time that more clients may be banned than before. A second after a change, workers close all connections of
+    /// banned clients. Without it, what is open stays open.
+    fn changes(&self) -> Option<watch::Receiver<()>> {
+        None
+    }
 
     /// A client did something wrong. Its address is proven, and is that of the connection: a proxy's, if its clients do wrong.
     ///

@@ -90,6 +90,7 @@ pub(crate) async fn establish<'a>(
         if worker.is_refused(info.peer.ip()) {
             return None;
         }
+        slot.set_client(info.peer.ip());
         if let Some(client) = info.peer.ip()
             && info.peer != peer
             && !slot.count_client(client, worker.limits().connections_per_address)

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use apus_transport::tunnel::TunnelCloser;
 use apus_transport::{WorkerClock, deadline_from};
 
 /// A tick that is never reached.
@@ -46,8 +47,14 @@ pub(crate) struct SlotState {
     stage: Cell<WaitStage>,
     /// Whether the deadline passed, or the connection was evicted.
     expired: Cell<bool>,
-    /// Whether the connection was evicted.
+    /// Whether the connection was evicted, or is closed.
     evicted: Cell<bool>,
+    /// Whether the connection is closed because its client may not be connected any more.
+    refused: Cell<bool>,
+    /// The client, if it has an address.
+    client: Cell<Option<IpAddr>>,
+    /// What closes the tunnel that the connection has become.
+    tunnel: RefCell<Option<TunnelCloser>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -100,7 +107,7 @@ pub(crate) enum ConnectionWait {
 }
 
 impl SlotState {
-    fn new(shared: &Rc<SharedState>) -> Self {
+    fn new(shared: &Rc<SharedState>, client: Option<IpAddr>) -> Self {
         Self {
             deadline: Cell::new(NEVER),
             shared: Rc::clone(shared),
@@ -109,6 +116,9 @@ impl SlotState {
             stage: Cell::new(WaitStage::FirstRequest),
             expired: Cell::new(false),
             evicted: Cell::new(false),
+            refused: Cell::new(false),
+            client: Cell::new(client),
+            tunnel: RefCell::new(None),
             waker: RefCell::new(None),
         }
     }
@@ -216,9 +226,28 @@ impl SlotState {
         (rank, self.wait_number.get())
     }
 
-    /// Whether the connection was evicted.
+    /// Whether the connection was evicted, or is closed.
     pub(crate) fn is_evicted(&self) -> bool {
         self.evicted.get()
+    }
+
+    /// Whether the connection is closed because its client may not be connected any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    /// Enters the client that a proxy named.
+    pub(crate) fn set_client(&self, client: Option<IpAddr>) {
+        self.client.set(client);
+    }
+
+    /// The connection becomes a tunnel, without a deadline.
+    pub(crate) fn set_tunnel(&self, tunnel: TunnelCloser) {
+        self.clear_deadline();
+        if self.is_refused() {
+            tunnel.close();
+        }
+        self.tunnel.replace(Some(tunnel));
     }
 
     /// Whether the deadline has passed.
@@ -267,6 +296,20 @@ impl SlotState {
     fn expire(&self) {
         self.expired.set(true);
         self.wake();
+    }
+
+    fn evict(&self) {
+        self.evicted.set(true);
+        self.expire();
+    }
+
+    /// Closes the connection, whatever it does.
+    fn refuse(&self) {
+        self.refused.set(true);
+        self.evict();
+        if let Some(tunnel) = &*self.tunnel.borrow() {
+            tunnel.close();
+        }
     }
 }
 
@@ -333,11 +376,12 @@ impl ConnectionTable {
         address: Option<IpAddr>,
         per_address: usize,
     ) -> Option<ConnectionSlot> {
+        let client = address;
         let address = address.filter(|_| per_address > 0).map(client_network);
         if address.is_some_and(|address| !self.count_address(address, per_address)) {
             return None;
         }
-        let slot = Rc::new(SlotState::new(&self.shared));
+        let slot = Rc::new(SlotState::new(&self.shared, client));
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(None);
@@ -419,10 +463,19 @@ impl ConnectionTable {
             idle.select_nth_unstable_by_key(last, |slot| slot.eviction_order(now));
         }
         for slot in idle.iter().take(wanted) {
-            slot.evicted.set(true);
-            slot.expire();
+            slot.evict();
         }
         wanted as u64
+    }
+
+    /// Closes the connections of clients that may not be connected any more; returns how many.
+    pub(crate) fn close_refused(&self, is_refused: impl Fn(IpAddr) -> bool) -> u64 {
+        let slots = self.slots.borrow();
+        let refused = slots
+            .iter()
+            .flatten()
+            .filter(|slot| !slot.is_refused() && slot.client.get().is_some_and(&is_refused));
+        refused.map(|slot| slot.refuse()).count() as u64
     }
 
     /// Wakes every connection, after a change of the plan or of the worker.

@@ -88,7 +88,7 @@ counters! {
     accepted,
     /// Connections closed at once because a limit was reached.
     refused,
-    /// Connections closed at once, or not answered over QUIC, because their client is banned.
+    /// Connections closed, at once or when their client was banned, or not answered over QUIC, because their client is banned.
     banned,
     /// Connections closed at once, or not answered over QUIC, because their client did much wrong and the workers are busy.
     refused_for_glitches,

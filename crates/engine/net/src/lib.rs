@@ -9,7 +9,7 @@
 //! | step | module | what happens |
 //! | --- | --- | --- |
 //! | listen | `listen`, `h3::sockets` | Binds the sockets before a new plan replaces the old one. A socket that both plans name stays open. Beside the TCP socket, a UDP socket is bound for each worker; if that fails, the other protocols are served. |
-//! | accept | `accept`, `connection_table` | Accepts connections. A listener that a reload removes first makes the kernel ignore new clients, and then accepts what waits in its queue, so that no connection is reset. Clients that may not connect and try again and again are dropped by the kernel (`syn_filter`). When descriptors run short, it closes waiting connections in the order of `EvictionRank`; when there are none left, it waits a moment before it tries again. |
+//! | accept | `accept`, `connection_table` | Accepts connections. A listener that a reload removes first makes the kernel ignore new clients, and then accepts what waits in its queue, so that no connection is reset. Clients that may not connect and try again and again are dropped by the kernel (`syn_filter`), and what they have open is closed (`refused_clients`). When descriptors run short, it closes waiting connections in the order of `EvictionRank`; when there are none left, it waits a moment before it tries again. |
 //! | connection | `connection` | Runs a connection from accept to close: PROXY header, TLS handshake, HTTP. |
 //! | PROXY header | `proxy` | Reads the PROXY header, with which every connection from a network that the plan trusts must begin. |
 //! | TLS | `tls::handshake`, `tls::quic` | Reads the ClientHello, selects the certificate of the site, and finishes the handshake. A session of one site cannot be resumed at another. |
@@ -91,6 +91,7 @@ mod load_meter;
 mod plan;
 mod port_owner;
 mod proxy;
+mod refused_clients;
 mod run;
 mod scheduler;
 mod slow_receivers;

@@ -18,6 +18,7 @@ use crate::counters::WorkerCounters;
 use crate::h3::{Http3Endpoint, QuicSocket};
 use crate::listen::BoundSocket;
 use crate::plan::{EnginePlan, ListenAddress, ListenerPlan};
+use crate::refused_clients;
 use crate::scheduler::TickScheduler;
 use crate::worker::{ListenerParts, Worker, WorkerListener};
 
@@ -116,6 +117,7 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
                 .map_or(0, |worker| worker.close_idle(wanted, idle))
         }
     });
+    tokio::task::spawn_local(refused_clients::close_refused(Rc::clone(&worker)));
     let mut accepting: HashMap<ListenAddress, AcceptTask> = HashMap::new();
     let mut scheduler = TickScheduler::new(&worker.clock, &worker.table);
     loop {

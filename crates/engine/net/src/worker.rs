@@ -10,6 +10,7 @@ use apus_codec::flood::Flood;
 use apus_http::{ConnectionInfo, Glitch, Network, Peer, Response, Service, StatusCode};
 use apus_transport::buffers::BufferPool;
 use apus_transport::{WorkerClock, deadline_from};
+use tokio::sync::{Notify, watch};
 
 use crate::client_filter::{ClientFilter, ClientRefusal};
 use crate::connection_table::{ConnectionCount, ConnectionTable};
@@ -29,6 +30,7 @@ pub(crate) struct Worker {
     limits: RefCell<Rc<Limits>>,
     server_field: RefCell<Option<Arc<str>>>,
     client_filter: RefCell<Option<Arc<dyn ClientFilter>>>,
+    filter_replaced: Notify,
     stopping: Cell<bool>,
     index: u64,
     entered: Cell<u64>,
@@ -52,6 +54,7 @@ impl Worker {
             limits: RefCell::default(),
             server_field: RefCell::default(),
             client_filter: RefCell::default(),
+            filter_replaced: Notify::new(),
             stopping: Cell::new(false),
             index: index as u64,
             entered: Cell::new(entered),
@@ -64,6 +67,7 @@ impl Worker {
         TunnelLimits::set(&plan.limits, plan.workers);
         self.server_field.replace(plan.server_field.clone());
         self.client_filter.replace(plan.client_filter.clone());
+        self.filter_replaced.notify_one();
     }
 
     /// Makes connections end when no request is open.
@@ -103,6 +107,25 @@ impl Worker {
         if let (Some(filter), Some(client)) = (&*self.client_filter.borrow(), client.ip()) {
             filter.note(client, glitch);
         }
+    }
+
+    /// Waits until a plan with another filter of clients may be in force.
+    pub(crate) async fn filter_replaced(&self) {
+        self.filter_replaced.notified().await;
+    }
+
+    /// The changes of the filter in force.
+    pub(crate) fn filter_changes(&self) -> Option<watch::Receiver<()>> {
+        let filter = self.client_filter.borrow();
+        filter.as_ref().and_then(|filter| filter.changes())
+    }
+
+    /// Closes the connections of banned clients.
+    pub(crate) fn close_refused(&self) {
+        // A client with many glitches may only begin no more connections.
+        let is_banned = |client| self.refusal(client) == Some(ClientRefusal::Banned);
+        let closed = self.table.close_refused(is_banned);
+        self.counters.banned.add(closed);
     }
 
     /// The value of `Server`.

@@ -228,6 +228,15 @@ impl StreamSocket {
     }
 }
 
+impl AsFd for StreamSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket, _) => socket.as_fd(),
+            Self::Unix(socket, _) => socket.as_fd(),
+        }
+    }
+}
+
 /// The time after which a half-closed connection is probed, and between probes.
 // With three probes, a peer without power is found to be gone after a minute.
 const KEEPALIVE: Duration = Duration::from_secs(15);

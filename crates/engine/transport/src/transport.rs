@@ -120,7 +120,7 @@ impl Transport {
         }
     }
 
-    fn socket(&self) -> &StreamSocket {
+    pub(crate) fn socket(&self) -> &StreamSocket {
         match self {
             Self::Clear(socket) => socket,
             Self::Tls(stream) => stream.socket(),

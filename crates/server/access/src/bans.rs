@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use apus_conditions::NetworkSet;
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::banned_network::BannedNetwork;
 use crate::key_table::{Key, KeyTable};
@@ -27,6 +27,8 @@ const HAS_NETWORKS: u64 = 1 << 63;
 
 /// Bans that wait to be written to the log and to disk. More of them are in force, but not listed.
 const MAX_WAITING: usize = 65_536;
+/// The time between a ban and the end of what the client has open. The refusal of the request that led to it has arrived by then.
+const END_AFTER: Duration = Duration::from_secs(1);
 /// The keys that the table of banned clients has room for, for each ban that may be in force.
 const PLACES: usize = 4;
 
@@ -40,6 +42,8 @@ pub struct Bans {
     settings: ArcSwap<BanSettings>,
     started: Instant,
     made: mpsc::Sender<Ban>,
+    /// Reports each ban, once it is in force.
+    changes: watch::Sender<()>,
     unlisted: AtomicU64,
     refused_requests: AtomicU64,
 }
@@ -117,6 +121,7 @@ impl Bans {
             settings: ArcSwap::default(),
             started: Instant::now(),
             made,
+            changes: watch::Sender::new(()),
             unlisted: AtomicU64::new(0),
             refused_requests: AtomicU64::new(0),
         };
@@ -144,6 +149,24 @@ impl Bans {
     pub fn is_banned(&self, client: IpAddr) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         state != 0 && self.is_found(state, client, self.started.elapsed())
+    }
+
+    /// Changes each time that more clients are banned.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Waits until a client is banned, and a second more. It looks once in a second at most, however many bans there are.
+    pub async fn until_banned(self: Arc<Self>, client: IpAddr) {
+        let mut changes = self.changes();
+        while changes.changed().await.is_ok() {
+            tokio::time::sleep(END_AFTER).await;
+            // What changes from here on is looked at in the next round.
+            changes.mark_unchanged();
+            if self.is_banned(client) {
+                return;
+            }
+        }
     }
 
     /// Bans a client: an address of IPv4, or 64 bits of an address of IPv6. The time doubles with each ban, until
@@ -206,6 +229,7 @@ impl Bans {
         }
         let (length, times) = made;
         self.raise(at.saturating_add(milliseconds(length).max(1)));
+        self.changes.send_replace(());
         let ban = Ban {
             network,
             until: SystemTime::now().checked_add(length),
@@ -239,6 +263,7 @@ impl Bans {
         let _ = table.update(key, |_| Ok::<_, ()>(packed(end, times)));
         if end > 0 {
             self.raise(end);
+            self.changes.send_replace(());
         }
     }
 
@@ -248,6 +273,7 @@ impl Bans {
         self.networks.store(Arc::new(networks));
         if has_any {
             self.state.fetch_or(HAS_NETWORKS, Ordering::Relaxed);
+            self.changes.send_replace(());
         } else {
             self.state.fetch_and(!HAS_NETWORKS, Ordering::Relaxed);
         }

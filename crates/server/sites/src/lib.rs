@@ -47,6 +47,7 @@
 #[cfg(feature = "bots")]
 mod bot_sites;
 mod fields;
+mod forwarded_streams;
 mod location;
 mod observe;
 mod preset;
@@ -95,6 +96,7 @@ pub use variable::{RequestVariable, VariableDescription, VariableSink};
 use apus_handler::error_page;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_patterns::{ServerNames, certificate_covers};
+use forwarded_streams::until_banned;
 use serve::SiteService;
 
 /// The sites of one or more listeners; the host of a request selects one.
@@ -314,6 +316,20 @@ impl SitesService {
     /// Passes a request to its site.
     #[inline]
     fn select(&self, request: Request) -> ResponseFuture {
+        if let Some(bans) = &self.bans
+            && request.is_forwarded()
+            && let Some(client) = request.client().ip
+        {
+            let bans = Arc::clone(bans);
+            return self
+                .select_site(request)
+                .map(move |response| until_banned(response, bans, client));
+        }
+        self.select_site(request)
+    }
+
+    #[inline]
+    fn select_site(&self, request: Request) -> ResponseFuture {
         if let [only] = &*self.sites
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()

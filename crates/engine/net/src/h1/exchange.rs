@@ -136,6 +136,9 @@ impl Http1Connection<'_> {
         cx: &mut Context<'_>,
         request_body: &mut Option<Http1RequestBody>,
     ) -> io::Result<Poll<()>> {
+        if self.slot.is_refused() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match request_body {
             Some(request_body) if !request_body.failed && !self.codec.request_body_done() => {
                 if request_body.sender.poll_wanted(cx) {

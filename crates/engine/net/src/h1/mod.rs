@@ -156,8 +156,9 @@ impl<'a> Http1Connection<'a> {
 
     /// The connection for a tunnel.
     pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
-        self.slot.clear_deadline();
-        Box::new(Http1Tunnel::new(self.transport, self.input))
+        let tunnel = Http1Tunnel::new(self.transport, self.input);
+        self.slot.set_tunnel(tunnel.closer());
+        Box::new(tunnel)
     }
 
     /// The parts that HTTP/2 takes over.

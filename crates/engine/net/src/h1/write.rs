@@ -215,6 +215,9 @@ impl Http1Connection<'_> {
         // reads nothing would look as if it made progress.
         let taken = || sent.saturating_sub(transport.undelivered());
         self.send_rate.block(now, taken);
+        if self.slot.is_refused() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         if self.slot.is_expired() {
             // The deadline of the slot may come from an earlier wait, or be early by the granularity of the sweep:
             // only the deadline of this write counts.
@@ -285,6 +288,10 @@ impl Http1Connection<'_> {
             if turn >= FILE_TURN {
                 turn = 0;
                 tokio::task::yield_now().await;
+                // A client that takes all at once is never waited for.
+                if self.slot.is_refused() {
+                    return Err(client(sent)(io::ErrorKind::ConnectionAborted.into()));
+                }
             }
         }
         Ok(())

@@ -1,10 +1,13 @@
 //! The HTTP/1.1 connection of a tunnel: bytes that arrived early, then the transport itself.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use apus_http::Duplex;
+use rustix::net::Shutdown;
 
 use crate::input::InputBuffer;
 use crate::transport::Transport;
@@ -13,6 +16,24 @@ use crate::transport::Transport;
 pub struct Http1Tunnel {
     transport: Transport,
     early: InputBuffer,
+    closer: TunnelCloser,
+}
+
+/// Closes the connection of an [`Http1Tunnel`] from outside of it.
+#[derive(Clone, Debug)]
+pub struct TunnelCloser(Rc<Cell<Option<RawFd>>>);
+
+impl TunnelCloser {
+    /// The tunnel reads the end of the connection, and its writes fail, as if the client had gone. Nothing happens to a tunnel that
+    /// has ended.
+    pub fn close(&self) {
+        // By the socket, so that an open tunnel asks for nothing when it reads and writes, and ends as its service ends it.
+        if let Some(socket) = self.0.get() {
+            // SAFETY: a tunnel takes its descriptor out of the cell before it closes it.
+            let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
+        }
+    }
 }
 
 thread_local! {
@@ -23,7 +44,17 @@ thread_local! {
 impl Http1Tunnel {
     /// The tunnel over this connection; `early` are bytes that were read from it already.
     pub fn new(transport: Transport, early: InputBuffer) -> Self {
-        Self { transport, early }
+        let socket = transport.socket().as_fd().as_raw_fd();
+        Self {
+            transport,
+            early,
+            closer: TunnelCloser(Rc::new(Cell::new(Some(socket)))),
+        }
+    }
+
+    /// What closes its connection.
+    pub fn closer(&self) -> TunnelCloser {
+        self.closer.clone()
     }
 }
 
@@ -72,5 +103,12 @@ impl Duplex for Http1Tunnel {
 
     fn undelivered(&self) -> u64 {
         self.transport.undelivered()
+    }
+}
+
+impl Drop for Http1Tunnel {
+    fn drop(&mut self) {
+        // The number may be that of another connection next.
+        self.closer.0.set(None);
     }
 }

@@ -3,5 +3,5 @@
 mod http1;
 mod stream;
 
-pub use self::http1::Http1Tunnel;
+pub use self::http1::{Http1Tunnel, TunnelCloser};
 pub use self::stream::over_stream;

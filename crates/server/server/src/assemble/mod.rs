@@ -27,6 +27,7 @@ use apus_access_log::AccessLogs;
 use apus_config as config;
 pub use origins::{OriginServices, groups};
 use sni_check::SniCheck;
+use tokio::sync::watch;
 
 /// The least memory for the static files of a location.
 const MIN_FILE_CACHE_BYTES: u64 = 1024 * 1024;
@@ -324,6 +325,10 @@ impl ClientFilter for RefusedClients {
         self.glitches
             .refuses(client)
             .then_some(ClientRefusal::Glitches)
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<()>> {
+        Some(self.bans.changes())
     }
 
     fn note(&self, client: IpAddr, glitch: Glitch) {

@@ -11,6 +11,7 @@ use apus_testkit::CertificateAuthority;
 
 use super::{H3Client, H3ClientOptions, H3Request, H3Server, h3_listener};
 use crate::harness::{Server, ok, paths, plan, service, tcp, waiting_for};
+use crate::refused_clients::{LastingRequests, OneClient, lasting};
 use crate::tls::client_of;
 
 #[test]
@@ -132,4 +133,38 @@ fn a_connection_ends_after_its_last_request() {
     }
     client.wait("GOAWAY", |connection| connection.go_away.is_some());
     client.assert_closed_with(H3ErrorCode::NO_ERROR);
+}
+
+#[test]
+fn all_streams_of_a_refused_client_are_closed() {
+    let requests = LastingRequests::default();
+    let filter = OneClient::new("127.0.0.1".parse().unwrap());
+    let in_plan = Arc::clone(&filter);
+    let server = H3Server::run(Limits::default(), lasting(&requests), |plan| EnginePlan {
+        client_filter: Some(in_plan),
+        ..plan
+    });
+    let mut client = server.open();
+    client.wait("SETTINGS", |connection| {
+        connection.allows_extended_connect()
+    });
+    let events = client.request(&H3Request::get("/events"));
+    client.wait("the beginning", |connection| {
+        connection.body_bytes(events) == 5
+    });
+    client.request(&H3Request::get("/waits"));
+    let tunnel = client.request(&H3Request {
+        protocol: Some("echo"),
+        has_body: true,
+        ..H3Request::get("/tunnel")
+    });
+    client.send_data(tunnel, "hello", false);
+    client.wait("the echo", |connection| connection.body_bytes(tunnel) == 5);
+
+    filter.refuse();
+    client.assert_closed_with(H3ErrorCode::NO_ERROR);
+    requests.wait_for("the end of the events", &requests.events);
+    requests.wait_for("the end of the waiting request", &requests.waits);
+    requests.wait_for("the end of the tunnel", &requests.tunnel);
+    assert_eq!(server.server.totals().banned, 1);
 }
