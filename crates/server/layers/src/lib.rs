@@ -104,7 +104,7 @@ pub use apus_conditions::{BotClaim, BotProof};
 #[cfg(feature = "rate-limit")]
 pub use bandwidth_limit::BandwidthLimit;
 #[cfg(feature = "bots")]
-pub use bots::{BotWait, Bots, HostPattern, InvalidHostPattern, KnownBot};
+pub use bots::{BotCounts, BotWait, Bots, HostPattern, InvalidHostPattern, KnownBot};
 pub use catch_panic::CatchPanic;
 pub use challenge::{
     BrowserChallenge, ChallengeCounts, ChallengeDecision, ChallengeDemand, ChallengeKey,

@@ -876,6 +876,7 @@ impl ControlThread {
                 "challenges",
                 self.loader.challenges_status(&self.loaded.config),
             ),
+            ("bots", bots(&self.loaded.config)),
             ("counts_traffic", self.traffic.is_counting().into()),
             ("bans", self.bans.status()),
             ("glitches", self.glitches.status()),
@@ -887,6 +888,23 @@ impl ControlThread {
         ];
         apus_control::status(&source, self.started, &self.engine, own)
     }
+}
+
+/// What was found out about requests that say they are from bots.
+fn bots(config: &ServerPlan) -> Value {
+    let counts = config.global.bots.bots.counts();
+    let counts = counts.iter().map(|bot| {
+        let fetched = bot.fetched;
+        json!({
+            "name": &*bot.name,
+            "verified": bot.verified,
+            "false": bot.refuted,
+            "unproven": bot.unproven,
+            "fetches": fetched.map(|counts| counts.fetches),
+            "fetch_failures": fetched.map(|counts| counts.failures),
+        })
+    });
+    counts.collect()
 }
 
 /// The response to a command that failed in words for the operator, or has details.

@@ -63,6 +63,11 @@ const CHALLENGE: MetricFamily = MetricFamily {
     gauges: &[],
 };
 
+const BOT: MetricFamily = MetricFamily {
+    prefix: "bot_",
+    gauges: &[],
+};
+
 const CERTIFICATE: MetricFamily = MetricFamily {
     prefix: "certificate_",
     gauges: &["expires_in_seconds", "failures"],
@@ -159,6 +164,11 @@ pub(crate) fn exposition(status: &Value) -> String {
                 ("challenges", Value::Array(challenges)) => {
                     add_each(&mut metrics, &CHALLENGE, challenges, |challenge| {
                         MetricLabels::new().with("site", text(challenge, "site"))
+                    });
+                }
+                ("bots", Value::Array(bots)) => {
+                    add_each(&mut metrics, &BOT, bots, |bot| {
+                        MetricLabels::new().with("bot", text(bot, "name"))
                     });
                 }
                 ("access_logs", Value::Array(logs)) => {

@@ -266,6 +266,7 @@ fn status(value: &Value) -> String {
     }
     push_limits(&mut out, list("limits"));
     push_challenges(&mut out, list("challenges"));
+    push_bots(&mut out, list("bots"));
     if list("certificates").next().is_some() {
         out.push('\n');
         out += &certificates(value);
@@ -436,6 +437,31 @@ fn push_challenges<'a>(out: &mut String, challenges: impl Iterator<Item = &'a Va
             number("failed"),
             number("refused")
         );
+    }
+}
+
+/// The bots that the server knows, a line each.
+fn push_bots<'a>(out: &mut String, bots: impl Iterator<Item = &'a Value>) {
+    for (at, bot) in bots.enumerate() {
+        let number = |name: &str| bot.get(name).and_then(Value::as_u64);
+        if at == 0 {
+            out.push('\n');
+        }
+        let name = bot.get("name").and_then(Value::as_str);
+        let count = |name: &str| number(name).unwrap_or(0);
+        let _ = write!(
+            out,
+            "bot {}: {} requests verified, {} false, {} not proven",
+            name.unwrap_or_default(),
+            count("verified"),
+            count("false"),
+            count("unproven"),
+        );
+        if let Some(fetches) = number("fetches") {
+            let failures = count("fetch_failures");
+            let _ = write!(out, "; keys fetched {fetches} times, {failures} failed");
+        }
+        out.push('\n');
     }
 }
 

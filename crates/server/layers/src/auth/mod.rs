@@ -42,7 +42,7 @@ pub use key_set::{InvalidKeySet, KeySet};
 #[cfg(feature = "bots")]
 pub(crate) use remote_key_set::KnownKeys;
 #[cfg(feature = "jwt")]
-pub use remote_key_set::RemoteKeySet;
+pub use remote_key_set::{FetchCounts, RemoteKeySet};
 pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]
 pub use users::{InvalidUser, Users};

@@ -39,6 +39,16 @@ struct CurrentKeys {
     next_attempt: Duration,
     /// Whoever waits for the end of an attempt.
     attempt: Option<watch::Receiver<()>>,
+    counts: FetchCounts,
+}
+
+/// How often a set of keys was fetched, also by the sets that it has continued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchCounts {
+    /// Attempts that have ended.
+    pub fetches: u64,
+    /// Those that failed.
+    pub failures: u64,
 }
 
 /// What is known about the keys.
@@ -88,16 +98,23 @@ impl RemoteKeySet {
         &self.0.url
     }
 
+    /// How often the keys were fetched.
+    pub fn counts(&self) -> FetchCounts {
+        self.lock().counts
+    }
+
     /// Begins with the keys that another set has fetched.
     pub fn continue_from(&self, other: &Self) {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
         }
-        let (keys, fresh_until) = {
+        let (keys, fresh_until, counts) = {
             let other = other.lock();
-            (other.keys.clone(), other.fresh_until)
+            (other.keys.clone(), other.fresh_until, other.counts)
         };
         let mut current = self.lock();
+        current.counts.fetches += counts.fetches;
+        current.counts.failures += counts.failures;
         if current.keys.is_none() {
             current.keys = keys;
             current.fresh_until = fresh_until;
@@ -162,6 +179,7 @@ impl RemoteKeySet {
     fn finish(&self, result: Result<(KeySet, Duration), String>) {
         let now = apus_clock::monotonic();
         let mut current = self.lock();
+        current.counts.fetches += 1;
         match result {
             Ok((keys, age)) => {
                 current.keys = Some(Arc::new(keys));
@@ -169,6 +187,7 @@ impl RemoteKeySet {
                 current.next_attempt = now.saturating_add(BETWEEN_ATTEMPTS);
             }
             Err(reason) => {
+                current.counts.failures += 1;
                 let has_keys = current.keys.is_some();
                 drop(current);
                 let authority = &*self.0.authority;

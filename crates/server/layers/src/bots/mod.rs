@@ -1,6 +1,7 @@
 //! `Bots`: which bot a request is from, by its signature, or by the name of its address.
 
 mod address_names;
+mod counts;
 mod host_pattern;
 mod signature;
 mod structured_field;
@@ -18,6 +19,8 @@ use tokio::sync::watch;
 
 use crate::auth::{KeySet, KnownKeys, RemoteKeySet};
 use address_names::{AddressNames, NameAnswer, Names};
+use counts::BotCounters;
+pub use counts::BotCounts;
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 use signature::{BotSignature, SignatureFields};
 
@@ -57,6 +60,8 @@ pub struct KnownBot {
     keys: Option<BotKeys>,
     hosts: Vec<HostPattern>,
     user_agent: Box<str>,
+    /// Those of the bot of this name in the configuration before, if there was one.
+    counters: OnceLock<Arc<BotCounters>>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +89,7 @@ impl KnownBot {
             keys: None,
             hosts: Vec::new(),
             user_agent: name.into(),
+            counters: OnceLock::new(),
         }
     }
 
@@ -220,8 +226,27 @@ impl Bots {
         self
     }
 
-    /// Continues with the names of addresses that were found before, if they were looked up for the same hosts.
+    /// What was found out about requests so far, for each bot.
+    pub fn counts(&self) -> Vec<BotCounts> {
+        let counts = self.0.bots.iter().map(|bot| {
+            let fetched = match &bot.keys {
+                Some(BotKeys::Remote(keys)) => Some(keys.counts()),
+                Some(BotKeys::Fixed(_)) | None => None,
+            };
+            bot.counters().counts(&bot.name, fetched)
+        });
+        counts.collect()
+    }
+
+    /// Continues with what was counted before, and with the names of addresses that were found before, if they were looked up for the
+    /// same hosts.
     pub fn continue_from(&self, before: &Self) {
+        for bot in &self.0.bots {
+            let mut known = before.0.bots.iter();
+            if let Some(known) = known.find(|known| known.name == bot.name) {
+                let _ = bot.counters.set(Arc::clone(known.counters()));
+            }
+        }
         if let (Some(known), Some(names)) = (before.0.names.get(), self.names())
             && known.is_like(names)
         {
@@ -255,7 +280,7 @@ impl Bots {
             BotFinding::Nobody => None,
             BotFinding::Wait(wait, _) => Some(wait),
             BotFinding::Claim(claim, why) => {
-                note(request, claim, why);
+                self.note(request, claim, why);
                 None
             }
         }
@@ -264,10 +289,28 @@ impl Bots {
     /// As [`Self::identify`], with what is known now.
     pub fn conclude(&self, request: &mut Request) {
         match self.find(request) {
-            BotFinding::Claim(claim, why) => note(request, claim, why),
-            BotFinding::Wait(_, Some(claim)) => note(request, claim, TOO_LATE),
+            BotFinding::Claim(claim, why) => self.note(request, claim, why),
+            BotFinding::Wait(_, Some(claim)) => self.note(request, claim, TOO_LATE),
             BotFinding::Wait(_, None) | BotFinding::Nobody => {}
         }
+    }
+
+    /// Counts what was found, and adds it to a request.
+    fn note(&self, request: &mut Request, claim: BotClaim, why: &str) {
+        let mut bots = self.0.bots.iter();
+        if let Some(bot) = bots.find(|bot| Arc::ptr_eq(&bot.name, &claim.name)) {
+            bot.counters().count(claim.proof);
+        }
+        trace::note(request, || {
+            let name = &claim.name;
+            let what = match claim.proof {
+                BotProof::Verified => format!("is from the bot {name}"),
+                BotProof::Refuted => format!("is not from the bot {name}, as it says"),
+                BotProof::Unknown => format!("may be from the bot {name}"),
+            };
+            Step::new(StepKind::Access, what, why)
+        });
+        request.extensions_mut().insert(claim);
     }
 
     /// The bot of a request. What is proven counts; else what the signature says.
@@ -383,26 +426,16 @@ impl BotFinding {
 }
 
 impl KnownBot {
+    fn counters(&self) -> &Arc<BotCounters> {
+        self.counters.get_or_init(Arc::default)
+    }
+
     fn claim(&self, proof: BotProof) -> BotClaim {
         BotClaim {
             name: Arc::clone(&self.name),
             proof,
         }
     }
-}
-
-/// Adds what was found to a request.
-fn note(request: &mut Request, claim: BotClaim, why: &str) {
-    trace::note(request, || {
-        let name = &claim.name;
-        let what = match claim.proof {
-            BotProof::Verified => format!("is from the bot {name}"),
-            BotProof::Refuted => format!("is not from the bot {name}, as it says"),
-            BotProof::Unknown => format!("may be from the bot {name}"),
-        };
-        Step::new(StepKind::Access, what, why)
-    });
-    request.extensions_mut().insert(claim);
 }
 
 impl fmt::Debug for Bots {

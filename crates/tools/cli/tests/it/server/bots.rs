@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
 
 use crate::clients::certificate;
 use crate::harness::{Apus, Home, free_port};
@@ -30,6 +31,10 @@ impl BotKey {
         format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}","use":"sig"}}]}}"#)
     }
 
+    pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.0.sign(message).as_ref().to_vec()
+    }
+
     /// The fields of a request to this authority that is signed for a minute, whose keys are at the origin.
     pub(super) fn fields(&self, authority: &str, origin: &str) -> [String; 3] {
         let x = self.encoded();
@@ -43,7 +48,7 @@ impl BotKey {
         let base = format!(
             "\"@authority\": {authority}\n\"signature-agent\";key=\"s\": \"{origin}\"\n\"@signature-params\": {input}"
         );
-        let signature = STANDARD.encode(self.0.sign(base.as_bytes()));
+        let signature = STANDARD.encode(self.sign(base.as_bytes()));
         [
             format!("Signature-Agent: s=\"{origin}\""),
             format!("Signature-Input: s={input}"),
@@ -156,6 +161,26 @@ rate = "2/h"
     drop(operator);
     home.expect(&["reload"], 0);
     assert_eq!(status("/", &search_fields), 200);
+    // All is counted, and a reload forgets nothing.
+    let json = home.expect(&["status", "--json"], 0).0;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let [of_search, of_archive] = [&json["bots"][0], &json["bots"][1]];
+    let number = |name: &str| of_search[name].as_u64().unwrap();
+    assert_eq!((number("false"), number("fetch_failures")), (1, 0));
+    assert!(number("verified") >= 12 && number("fetches") >= 1, "{json}");
+    assert_eq!(
+        *of_archive,
+        json!({
+            "name": "archive", "verified": 3, "false": 0, "unproven": 0,
+            "fetches": null, "fetch_failures": null,
+        })
+    );
+    let text = home.expect(&["status"], 0).0;
+    let line = "bot archive: 3 requests verified, 0 false, 0 not proven\n";
+    assert!(text.contains(line), "{text}");
+    let metrics = home.expect(&["status", "--metrics"], 0).0;
+    let metric = "apus_bot_false_total{bot=\"search\"} 1\n";
+    assert!(metrics.contains(metric), "{metrics}");
     drop(apus);
     let log = home.read("log");
     for line in [
