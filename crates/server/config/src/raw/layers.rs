@@ -278,6 +278,8 @@ keys! {
         /// least, a day at most, an hour without it), and for a token with an unknown key, but not within 30 seconds of the last
         /// time. While that fails, the keys of before stay in force; without any, requests get 503.
         jwks_url: FetchUrl,
+        /// TLS to the server of `jwks_url`.
+        tls: FetchTls,
         /// The issuer that tokens must have (`iss`).
         issuer: Text,
         /// The audience that tokens must have (`aud`).
@@ -286,6 +288,14 @@ keys! {
         leeway: Seconds<0, 3600> = Seconds::new(60),
         /// Whether requests without a token are served too. An invalid token is refused in any case.
         optional: bool = false,
+    }
+}
+
+keys! {
+    /// TLS to a server from which keys are fetched.
+    pub(crate) struct FetchTls {
+        /// Certificates of the authorities for the server, PEM, in place of those that the system trusts. A server whose own certificate is in the file, such as a self-signed one, is trusted, too: with the same bytes, for its names, while it is valid. It is read at start and reload.
+        ca [required]: FilePath,
     }
 }
 

@@ -36,8 +36,8 @@ use super::when::When;
 use cache::{Cache, CacheStore};
 use challenge::ClientChallenge;
 use layers::{
-    BasicAuth, CertificateNeed, Cors, ForwardAuth, Jwt, Limit, Networks, RefererRules, RequestIds,
-    Satisfy, SecurityHeaders, SignedUrl,
+    BasicAuth, CertificateNeed, Cors, FetchTls, ForwardAuth, Jwt, Limit, Networks, RefererRules,
+    RequestIds, Satisfy, SecurityHeaders, SignedUrl,
 };
 use maps::GlobalMap;
 use php::Fastcgi;
@@ -308,6 +308,8 @@ keys! {
         /// The URL of its keys, as `"https://chatgpt.com/.well-known/http-message-signatures-directory"`. They are fetched when the first
         /// signed request comes, and again when they are old or a key is new. No other URLs are fetched, whatever a request names.
         directory: FetchUrl,
+        /// TLS to the server of `directory`.
+        tls: FetchTls,
         /// A file with its keys, a JSON Web Key Set (RFC 7517), in place of `directory`.
         keys_file: FilePath,
         /// The names of the addresses that its requests come from, as `["*.googlebot.com", "*.google.com"]`: the address has such a name by

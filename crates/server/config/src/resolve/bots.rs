@@ -74,8 +74,21 @@ fn bot(
         }
         bot = bot.user_agent(&part.0);
     }
+    if let (Some(tls), None) = (&raw.tls, &raw.directory)
+        && !reader.has_wrong(&raw.span, &["directory"])
+    {
+        let expected = "nothing is fetched";
+        reader.report(Finding::error(
+            &tls.span,
+            "`tls` without `directory`",
+            expected,
+        ));
+        return None;
+    }
     let (message, expected) = match (&raw.directory, &raw.keys_file) {
-        (Some(url), None) => return Some(bot.remote_key_set(jwt::remote(url, origins, reader)?)),
+        (Some(url), None) => {
+            return Some(bot.remote_key_set(jwt::remote((url, raw.tls.as_ref()), origins, reader)?));
+        }
         (None, Some(file)) => return Some(bot.key_set(keys(file, reader)?)),
         (None, None) if !raw.hosts.0.is_empty() => return Some(bot),
         _ if reader.has_wrong(&raw.span, &["directory", "keys_file", "hosts"]) => return None,

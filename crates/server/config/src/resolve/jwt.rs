@@ -6,7 +6,7 @@ use apus_proxy::{Forwarding, HostHeader, ProxySettings};
 
 use super::admission_check::AdmissionCheck;
 use super::tls;
-use super::upstream::SiteUpstreams;
+use super::upstream::{SiteUpstreams, with_authorities};
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::raw::layers::{self as keys, JwtAlgorithm};
@@ -22,6 +22,16 @@ pub(super) fn check(
     groups: &SiteUpstreams<'_>,
     reader: &mut ConfigReader<'_>,
 ) -> Option<AdmissionCheck> {
+    if let (Some(tls), None) = (&raw.tls, &raw.jwks_url)
+        && !reader.has_wrong(span, &["jwks_url"])
+    {
+        reader.report(Finding::error(
+            &tls.span,
+            "`tls` without `jwks_url`",
+            "nothing is fetched",
+        ));
+        return None;
+    }
     let mut auth = match (&raw.key_file, &raw.jwks_file, &raw.jwks_url) {
         (Some(file), None, None) => by_key(raw, (file, span), reader)?,
         (None, Some(file), None) => {
@@ -29,7 +39,7 @@ pub(super) fn check(
             with_algorithms(raw, auth?, reader)?
         }
         (None, None, Some(url)) => {
-            let keys = remote(url, groups, reader)?;
+            let keys = remote((url, raw.tls.as_ref()), groups, reader)?;
             with_algorithms(raw, Auth::remote_key_set(keys), reader)?
         }
         _ if reader.has_wrong(span, &["key_file", "jwks_file", "jwks_url"]) => return None,
@@ -114,16 +124,16 @@ fn by_file(file: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<Au
     }
 }
 
-/// The set at a URL.
+/// The set at a URL, by TLS with authorities of its own if there is a table for it.
 pub(super) fn remote(
-    url: &Setting<FetchUrl>,
+    (url, tls): (&Setting<FetchUrl>, Option<&Setting<keys::FetchTls>>),
     groups: &SiteUpstreams<'_>,
     reader: &mut ConfigReader<'_>,
 ) -> Option<RemoteKeySet> {
     let UpstreamTarget::Origin {
         node,
         authority: Some(authority),
-        ..
+        protocol,
     } = &url.origin.target
     else {
         return None;
@@ -137,12 +147,24 @@ pub(super) fn remote(
             "whoever is between can replace them; expected https",
         ));
     }
-    let origin = Setting {
-        value: url.origin.clone(),
+    if let Some(tls) = tls.filter(|_| node.tls != Some(true)) {
+        reader.report(
+            Finding::error(
+                &tls.span,
+                "`tls` has no effect",
+                "the keys come in clear text",
+            )
+            .related(&url.span, "expected https here"),
+        );
+        return None;
+    }
+    let node = Setting {
+        value: node.clone(),
         span: url.span.clone(),
         given: true,
     };
-    let group = groups.of_upstream(&origin, reader)?;
+    let ca = tls.map(|tls| &tls.ca);
+    let group = groups.of_url((&node, *protocol), ca, reader)?;
     let settings = ProxySettings {
         site: groups.site_name().into(),
         host: HostHeader::Fixed(authority.as_str().into()),
@@ -157,7 +179,7 @@ pub(super) fn remote(
     let handle = groups.origin_handle(group.name, settings);
     match RemoteKeySet::new(handle, &url.text) {
         Ok(keys) => {
-            groups.add_key_set(&url.text, &keys);
+            groups.add_key_set(&with_authorities(&url.text, ca), &keys);
             Some(keys)
         }
         Err(error) => {

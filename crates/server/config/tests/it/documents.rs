@@ -484,6 +484,30 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:20 keys come in clear text",
     ),
     (
+        "SITE\njwt = { jwks_url = \"http://127.0.0.1/keys\", tls = { ca = \"cert.pem\" } }\n",
+        "4:51 `tls` has no effect; the keys come in clear text",
+    ),
+    (
+        "SITE\njwt = { jwks_file = \"jwks.json\", tls = { ca = \"cert.pem\" } }\n",
+        "4:40 `tls` without `jwks_url`; nothing is fetched",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"https://id.example/keys\", tls = {} }\n",
+        "4:53 the key `ca` is missing",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"https://id.example/keys\", tls = { ca = \"jwks.json\" } }\n",
+        "4:60 ",
+    ),
+    (
+        "SITE\njwt = { jwks_url = \"https://id.example/keys\", tls = { ca = \"missing.pem\" } }\n",
+        "4:60 ",
+    ),
+    (
+        "[[global.bots]]\nname = \"a\"\nkeys_file = \"jwks.json\"\ntls = { ca = \"cert.pem\" }\nSITE\n",
+        "4:7 `tls` without `directory`; nothing is fetched",
+    ),
+    (
         "SITE\njwt = { jwks_file = \"jwt.key\" }\n",
         "4:21 this is no JSON Web Key Set",
     ),

@@ -24,7 +24,7 @@ use crate::plan::UpstreamPlan;
 use crate::raw::{self, upstream as keys};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::origin::{NodeAddress, RetryCause, Statuses, UpstreamName, UpstreamTarget};
-use crate::value::Time;
+use crate::value::{FilePath, Time};
 
 /// The groups that a site can send requests to.
 pub(super) struct SiteUpstreams<'a> {
@@ -239,18 +239,18 @@ impl<'a> SiteUpstreams<'a> {
         Some(name)
     }
 
-    /// The group of the single origin of a URL, with defaults.
+    /// The group of the single origin of a URL, with defaults. Its certificate is of an authority in the file, if there is one.
     pub(super) fn of_url(
         &self,
-        address: &Setting<NodeAddress>,
-        protocol: Protocol,
+        (address, protocol): (&Setting<NodeAddress>, Protocol),
+        ca: Option<&Setting<FilePath>>,
         reader: &mut ConfigReader<'_>,
     ) -> Option<GroupReference> {
-        let name = &address.text;
+        let name = with_authorities(&address.text, ca);
         let mut unnamed = self.unnamed.borrow_mut();
         let is_tls = address.tls == Some(true);
-        if !unnamed.iter().any(|known| *known.group.name == **name) {
-            let (node, tls) = node::alone(address, reader)?;
+        if !unnamed.iter().any(|known| *known.group.name == *name) {
+            let (node, tls) = node::alone(address, ca, reader)?;
             unnamed.push(UpstreamPlan {
                 group: GroupPlan {
                     protocol,
@@ -260,7 +260,7 @@ impl<'a> SiteUpstreams<'a> {
             });
         }
         Some(GroupReference {
-            name: name.clone(),
+            name,
             is_tls,
             is_fastcgi: false,
         })
@@ -294,7 +294,7 @@ impl<'a> SiteUpstreams<'a> {
                     span: upstream.span.clone(),
                     given: true,
                 };
-                self.of_url(&node, *protocol, reader)
+                self.of_url((&node, *protocol), None, reader)
             }
         }
     }
@@ -349,6 +349,14 @@ impl<'a> SiteUpstreams<'a> {
     pub(super) fn into_plans(self) -> Vec<UpstreamPlan> {
         let named = self.named.into_iter().filter_map(|group| group.upstream);
         named.chain(self.unnamed.into_inner()).collect()
+    }
+}
+
+/// The name of what comes from an origin with these authorities: what was got from one with others is not taken for it.
+pub(super) fn with_authorities(url: &str, ca: Option<&Setting<FilePath>>) -> String {
+    match ca {
+        None => url.to_owned(),
+        Some(ca) => format!("{url} by {}", ca.value.0.display()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::raw::upstream::{NodeEntry, Upstream, UpstreamTls};
 use crate::resolve::{small, tls};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::origin::NodeAddress;
+use crate::value::FilePath;
 
 /// The nodes, and the TLS of each.
 pub(super) type Nodes = (Vec<NodePlan>, Vec<Option<ClientTlsSettings>>);
@@ -60,14 +61,17 @@ pub(super) fn nodes(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> O
 /// The single node of a URL.
 pub(super) fn alone(
     address: &Setting<NodeAddress>,
+    ca: Option<&Setting<FilePath>>,
     reader: &mut ConfigReader<'_>,
 ) -> Option<(NodePlan, Option<ClientTlsSettings>)> {
     let tls = match address.tls {
-        Some(true) => Some(ready(
-            ClientTlsSettings::new(address.host().unwrap_or_default()),
-            &address.span,
-            reader,
-        )?),
+        Some(true) => {
+            let mut settings = ClientTlsSettings::new(address.host().unwrap_or_default());
+            if let Some(ca) = ca {
+                settings = trusting(ca, settings, reader)?;
+            }
+            Some(ready(settings, &address.span, reader)?)
+        }
         _ => None,
     };
     let node = NodePlan::new(address.text.as_str(), address.target.clone());
@@ -226,29 +230,17 @@ fn settings(
     if reader.has_wrong(&raw.span, &["ca", "cert", "key", "verify"]) {
         return None;
     }
-    let authorities = match &raw.ca {
-        None => None,
-        Some(ca) if !*raw.verify => {
-            reader.report(
-                Finding::error(
-                    &ca.span,
-                    "`ca` has no effect",
-                    "the certificates of nodes are not verified",
-                )
-                .related(&raw.verify.span, "here"),
-            );
-            return None;
-        }
-        Some(ca) => {
-            let read = ClientAuth::authorities_from_pem(&tls::file(ca, reader)?);
-            Some(
-                read.map_err(|fault| {
-                    reader.report(tls::pem_error(&ca.span, &fault, &ca.value.0));
-                })
-                .ok()?,
+    if let Some(ca) = raw.ca.as_ref().filter(|_| !*raw.verify) {
+        reader.report(
+            Finding::error(
+                &ca.span,
+                "`ca` has no effect",
+                "the certificates of nodes are not verified",
             )
-        }
-    };
+            .related(&raw.verify.span, "here"),
+        );
+        return None;
+    }
     let certificate = match (&raw.cert, &raw.key) {
         (None, None) => None,
         (Some(cert), Some(key)) => Some(tls::certificate(cert, key, reader)?),
@@ -261,16 +253,37 @@ fn settings(
             return None;
         }
     };
-    Some(ClientTlsSettings {
-        server_name: String::new(),
+    let settings = ClientTlsSettings {
         verify: *raw.verify,
-        authorities,
         certificate,
         min_version: match *raw.min_version {
             TlsVersion::Tls12 => MinVersion::Tls12,
             TlsVersion::Tls13 => MinVersion::Tls13,
         },
-    })
+        ..ClientTlsSettings::new("")
+    };
+    match &raw.ca {
+        None => Some(settings),
+        Some(ca) => trusting(ca, settings, reader),
+    }
+}
+
+/// The settings with the authorities in a file.
+fn trusting(
+    ca: &Setting<FilePath>,
+    settings: ClientTlsSettings,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ClientTlsSettings> {
+    match ClientAuth::authorities_from_pem(&tls::file(ca, reader)?) {
+        Ok(authorities) => Some(ClientTlsSettings {
+            authorities: Some(authorities),
+            ..settings
+        }),
+        Err(fault) => {
+            reader.report(tls::pem_error(&ca.span, &fault, &ca.value.0));
+            None
+        }
+    }
 }
 
 /// The settings, if TLS can be set up with them.

@@ -226,6 +226,16 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "jwt = { jwks_url = \"https://b.example/keys\" }",
     ),
     (
+        "jwt.tls",
+        "jwt = { jwks_url = \"https://a.example/keys\" }",
+        "jwt = { jwks_url = \"https://a.example/keys\", tls = { ca = \"cert.pem\" } }",
+    ),
+    (
+        "jwt.tls.ca",
+        "jwt = { jwks_url = \"https://a.example/keys\", tls = { ca = \"cert.pem\" } }",
+        "jwt = { jwks_url = \"https://a.example/keys\", tls = { ca = \"other-cert.pem\" } }",
+    ),
+    (
         "jwt.issuer",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
         "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", issuer = \"a\" }",

@@ -46,6 +46,16 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
     ),
     (
+        "global.bots.tls",
+        "bots = [{ name = \"a\", directory = \"https://bot.example/keys\" }]",
+        "bots = [{ name = \"a\", directory = \"https://bot.example/keys\", tls = { ca = \"cert.pem\" } }]",
+    ),
+    (
+        "global.bots.tls.ca",
+        "bots = [{ name = \"a\", directory = \"https://bot.example/keys\", tls = { ca = \"cert.pem\" } }]",
+        "bots = [{ name = \"a\", directory = \"https://bot.example/keys\", tls = { ca = \"other-cert.pem\" } }]",
+    ),
+    (
         "global.bots.directory",
         "bots = [{ name = \"a\", keys_file = \"jwks.json\" }]",
         "bots = [{ name = \"a\", directory = \"https://bot.example/keys\" }]",

@@ -6,6 +6,7 @@ mod bans;
 mod bots;
 mod client_facts;
 mod credentials;
+mod fetched_keys;
 mod forward_auth;
 mod geo;
 mod glitches;
