@@ -1,5 +1,7 @@
 """The folder that every server under attack serves: files, certificates, PHP, and what nobody may see."""
 
+import base64
+import json
 import os
 import random
 import shutil
@@ -56,6 +58,7 @@ class Sandbox:
         self.php = None
         self._fill()
         self._certificates()
+        self._bots()
 
     def close(self):
         if self.php:
@@ -98,6 +101,13 @@ class Sandbox:
         self.write("guarded/admin/a.txt", SECRET)
         self.write("guarded/staff/a.txt", "staff")
         self.write("guarded/limited/a.txt", "limited")
+        for folder in ("bots", "members", "remembered", "links", "either", "challenged"):
+            self.write(f"guarded/{folder}/a.txt", SECRET)
+        self.write("links.key", "0123456789abcdef" * 4)
+        # `openssl passwd -5 -salt saltsalt correct`
+        self.write("htpasswd", "ada:$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1\n")
+        for name in ("links.key", "htpasswd"):
+            self.path(name).chmod(0o600)
         self.write("site/smuggled", "what was smuggled")
         self.write("site/private/a.txt", SECRET)
         for name in ("outside/a.txt", "a.txt", "site/.env", "site/.git/config", "site/.htaccess"):
@@ -116,6 +126,25 @@ class Sandbox:
         self.write("php-site/source.php", f"<?php // {SECRET}\necho 'ran';")
         self.write("sockets/public/index.php", SOCKETS)
         self.path("sockets").chmod(0o777)
+
+    def _bots(self):
+        """Keys of Ed25519: of a bot that the server knows, and of one that it does not."""
+        for name in ("crawler", "stranger"):
+            subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.private"], cwd=self.folder, check=True, capture_output=True)
+        key = {"kty": "OKP", "crv": "Ed25519", "x": self.public_key("crawler")}
+        self.write("crawler.jwks", json.dumps({"keys": [key]}))
+
+    def public_key(self, name):
+        """The public key of a bot, as the member `x` of a JSON Web Key has it."""
+        der = subprocess.run(["openssl", "pkey", "-in", f"{name}.private", "-pubout", "-outform", "DER"], cwd=self.folder, check=True, capture_output=True)
+        return base64.urlsafe_b64encode(der.stdout[-32:]).decode().rstrip("=")
+
+    def sign(self, name, text):
+        """The signature of a text by the key of a bot."""
+        message = self.write("to-sign", text)
+        signed = subprocess.run(["openssl", "pkeyutl", "-sign", "-inkey", f"{name}.private", "-rawin", "-in", message],
+                                cwd=self.folder, check=True, capture_output=True)
+        return signed.stdout
 
     def _certificates(self):
         names = {"localhost": [f"{name}.test" for name in ("php", "resident", "secure", "sockets", "a", "b", "c")], "only.test": [], "client": []}

@@ -24,6 +24,14 @@ trusted_proxies = "{trusted}"
 acme_folder = "acme"
 cache = {{ dir = "apus-cache", size = 200 }}
 
+[[global.bots]]
+name = "crawler"
+keys_file = "crawler.jwks"
+
+[[global.bots]]
+name = "fetched"
+directory = "http://127.0.0.1:{origin}/keys-of-bots"
+
 [[global.rules]]
 name = "host"
 when = 'host == "closed.test"'
@@ -41,7 +49,43 @@ rules = [
     {{ name = "client", when = "client in 127.0.0.66", deny = 403 }},
     {{ name = "trap", when = 'path == "/trap"', ban = "10m" }},
     {{ name = "key", when = 'header.x-key == "bad" or cookie.role == "bad" or query.key == "bad" or method == "DELETE"', deny = 403 }},
+    {{ name = "bots", when = 'path matches "/bots/**" and not bot in ["crawler", "fetched"]', deny = 403 }},
+    {{ name = "challenge", when = 'path matches "/challenged/**"', challenge = true }},
 ]
+
+[[sites.upstreams]]
+name = "authority"
+nodes = ["127.0.0.1:{origin}"]
+first_byte_timeout = 2
+total_timeout = 4
+
+[[sites.locations]]
+path = "/members/"
+forward_auth = {{ to = "authority", uri = "/may-enter", copy_headers = "X-Groups", user_header = "Remote-User" }}
+
+[[sites.locations]]
+path = "/api/members/"
+upstream = "http://127.0.0.1:{origin}"
+forward_auth = {{ to = "authority", uri = "/may-enter", copy_headers = "X-Groups", user_header = "Remote-User" }}
+
+[[sites.locations]]
+path = "/remembered/"
+forward_auth = {{ to = "authority", uri = "/may-enter", cache = {{ time = 60 }} }}
+
+[[sites.locations]]
+path = "/api/remembered/"
+upstream = "http://127.0.0.1:{origin}"
+forward_auth = {{ to = "authority", uri = "/may-enter", copy_headers = "Remote-User", cache = {{ time = 60 }} }}
+
+[[sites.locations]]
+path = "/links/"
+signed_url = {{ key_file = "links.key" }}
+
+[[sites.locations]]
+path = "/either/"
+satisfy = "any"
+allow = "127.0.0.77"
+basic_auth = {{ users_file = "htpasswd", failures_per_minute = 0 }}
 
 [[sites.locations]]
 path = "/staff/"
@@ -50,6 +94,16 @@ allow = "127.0.0.77"
 [[sites.locations]]
 path = "/limited/"
 limits = [{{ name = "limited", rate = "3/h" }}]
+
+[[sites]]
+name = "neighbour"
+server_name = "neighbour.test"
+listen = ["127.0.0.1:{clear}"]
+root = "guarded"
+rules = [
+    {{ name = "bots", when = 'path matches "/bots/**" and not bot in ["crawler", "fetched"]', deny = 403 }},
+    {{ name = "challenge", when = 'path matches "/challenged/**"', challenge = true }},
+]
 
 [[sites]]
 name = "attacked"
