@@ -217,6 +217,24 @@ fn limit(
     None
 }
 
+/// A limit with the keys about its refusals, which limits of each kind have under the same names.
+macro_rules! with_refusals {
+    ($limit:ident, $keys:ident) => {{
+        let mut limit = $limit;
+        if let Some(status) = &$keys.status {
+            limit = limit.status(status.0);
+        }
+        if let Some(ban) = &$keys.ban {
+            let refusals = u32::try_from($keys.ban_after.0).unwrap_or(u32::MAX);
+            limit = limit.ban_after(refusals, ban.0);
+        }
+        if *$keys.dry_run {
+            limit = limit.dry_run();
+        }
+        limit
+    }};
+}
+
 fn concurrent_requests(
     keys: &Setting<Limit>,
     requests: u32,
@@ -233,19 +251,11 @@ fn concurrent_requests(
     ];
     refuse_unused(&unused, "`concurrent`", reader)?;
     let queue = u32::try_from(keys.queue.0).unwrap_or(u32::MAX);
-    let mut limit = ConcurrentRequests::new(requests)
+    let limit = ConcurrentRequests::new(requests)
         .name(&keys.name.0)
         .by_key(key)
         .queue(queue, keys.queue_timeout.0);
-    if let Some(status) = &keys.status {
-        limit = limit.status(status.0);
-    }
-    if let Some(ban) = &keys.ban {
-        limit = limit.ban_after(ban_after(keys), ban.0);
-    }
-    if *keys.dry_run {
-        limit = limit.dry_run();
-    }
+    let limit = with_refusals!(limit, keys);
     let handle = limit.handle().clone();
     Some(resolved(handle, keys, limit))
 }
@@ -324,15 +334,7 @@ fn rate_limit(
     for (value, rate) in &tiers {
         limit = limit.tier(value, &with_rate(rate));
     }
-    if let Some(status) = &keys.status {
-        limit = limit.status(status.0);
-    }
-    if let Some(ban) = &keys.ban {
-        limit = limit.ban_after(ban_after(keys), ban.0);
-    }
-    if *keys.dry_run {
-        limit = limit.dry_run();
-    }
+    let limit = with_refusals!(limit, keys);
     let handle = limit.handle().clone();
     let readable = Some(ReadableLimit::Rate(limit.clone()));
     Some(ResolvedLimit {
@@ -387,15 +389,7 @@ fn quota_limit(
     for (value, tier) in &tiers {
         limit = limit.tier(value, tier.units);
     }
-    if let Some(status) = &keys.status {
-        limit = limit.status(status.0);
-    }
-    if let Some(ban) = &keys.ban {
-        limit = limit.ban_after(ban_after(keys), ban.0);
-    }
-    if *keys.dry_run {
-        limit = limit.dry_run();
-    }
+    let limit = with_refusals!(limit, keys);
     let handle = limit.handle().clone();
     let readable = Some(ReadableLimit::Quota(limit.clone()));
     Some(ResolvedLimit {
@@ -416,10 +410,6 @@ fn resolved(
         limits_requests: false,
         readable: None,
     }
-}
-
-fn ban_after(keys: &Limit) -> u32 {
-    u32::try_from(keys.ban_after.0).unwrap_or(u32::MAX)
 }
 
 fn given<T>(setting: &Setting<T>) -> Option<&SourceSpan> {
