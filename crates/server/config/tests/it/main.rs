@@ -19,6 +19,8 @@ mod keys;
 #[cfg(test)]
 mod maps;
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod origins;
 #[cfg(test)]
 mod php;
