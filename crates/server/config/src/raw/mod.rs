@@ -1,14 +1,18 @@
 //! The keys of a configuration file, from which the parser, the reference and the JSON schema are
 //! made.
 
+pub(super) mod acme;
 pub(super) mod cache;
 pub(super) mod challenge;
 pub(super) mod layers;
 pub(super) mod limit_tiers;
+pub(super) mod location;
 pub(super) mod maps;
 pub(super) mod php;
 pub(super) mod proxy;
+pub(super) mod response;
 pub(super) mod rules;
+pub(super) mod tls;
 pub(super) mod upstream;
 pub(super) mod workers;
 
@@ -17,32 +21,28 @@ use toml::de::DeValue;
 
 use super::date_time::DateTime;
 use super::description::TypeDescription;
-use super::diagnostics::Finding;
-use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys, shown};
+use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
-use super::string_type::acme::{
-    DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
-};
-use super::string_type::origin::{DnsServer, FetchUrl, GroupName, UpstreamName};
-use super::string_type::php::PhpAddress;
+use super::string_type::acme::{EmailText, ExternalKey, ProviderText, StorageAddress};
+use super::string_type::origin::{DnsServer, FetchUrl, GroupName};
 use super::string_type::{
-    self, BotHost, FieldName, FieldValue, FileConditionText, FileMode, HeaderText,
-    IdentityFieldName, ListenSpec, LocationPath, MediaType, NetworkText, PathPattern, RegexText,
-    SiteHost, SitePath, StatusNumber, StatusSet, TimeZoneName, UriTemplate,
+    BotHost, FileMode, IdentityFieldName, ListenSpec, NetworkText, SiteHost, SitePath, TimeZoneName,
 };
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
-use cache::{Cache, CacheStore};
+pub(super) use acme::{AcmeDns, AcmeKeyType, Challenge, DnsProvider, TsigAlgorithm};
+use cache::CacheStore;
 use challenge::ClientChallenge;
-use layers::{
-    BasicAuth, CertificateNeed, Cors, FetchTls, ForwardAuth, Jwt, Limit, Networks, RefererRules,
-    RequestIds, Satisfy, SecurityHeaders, SignedUrl,
-};
+use layers::{FetchTls, Limit};
+pub(super) use location::{Handler, Location, LocationKeys, Rewrite, RewriteThen, Symlinks};
 use maps::GlobalMap;
-use php::Fastcgi;
-use proxy::Proxy;
+pub(super) use response::{FieldChanges, Return};
 use rules::{NamedList, Rule};
+pub(super) use tls::{
+    CertificateScope, ClientAuth, Congestion, Http3, OnDemand, Protocol, Retry, TicketStorage, Tls,
+    TlsPolicyName, TlsVersion,
+};
 use upstream::Upstream;
 
 const YEAR: u64 = 31_536_000;
@@ -321,114 +321,6 @@ keys! {
 }
 
 choices! {
-    /// Where the secrets of session tickets are.
-    pub(super) TicketStorage: "a place of the secrets of session tickets" {
-        /// In the memory of the process.
-        Memory = "memory",
-        /// In `acme_folder`, which only the user of the server can read. They change every twelve hours.
-        Stored = "stored",
-    }
-}
-
-choices! {
-    /// A way to prove control over a name.
-    pub(super) Challenge: "a challenge" {
-        /// A file at port 80.
-        Http = "http-01",
-        /// A handshake at port 443.
-        TlsAlpn = "tls-alpn-01",
-        /// A TXT record.
-        Dns = "dns-01",
-    }
-}
-
-keys! {
-    /// How TXT records of challenges are published. CNAME records that delegate `_acme-challenge` are followed, and the name
-    /// servers of the zone have to show the records before the authority is told.
-    pub(super) struct AcmeDns {
-        /// The protocol.
-        provider [required]: DnsProvider,
-        /// The primary name server of the zone, for `rfc2136`.
-        server: DnsServer,
-        /// The name of the key of TSIG, for `rfc2136`.
-        key_name: Text,
-        /// The secret of that key, as base64.
-        key: DnsSecret,
-        /// The algorithm of that key.
-        key_algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256,
-        /// The URL of the server, for `acme-dns` and `webhook`.
-        url: WebUrl,
-        /// The user, for `acme-dns`.
-        user: Text,
-        /// The password, for `acme-dns`.
-        password: SecretText,
-        /// The subdomain, for `acme-dns`.
-        subdomain: Text,
-        /// A token that a webhook gets in `Authorization: Bearer`.
-        token: SecretText,
-    }
-}
-
-choices! {
-    /// A protocol to publish TXT records.
-    pub(super) DnsProvider: "a protocol of DNS changes" {
-        /// Dynamic updates of the zone (RFC 2136), signed by TSIG (RFC 8945).
-        Rfc2136 = "rfc2136",
-        /// The API of acme-dns.
-        AcmeDns = "acme-dns",
-        /// A web server of yours, which gets `{"action": "present", "name": "...", "value": "..."}`, and later `"cleanup"`.
-        Webhook = "webhook",
-    }
-}
-
-choices! {
-    /// An algorithm of TSIG.
-    pub(super) TsigAlgorithm: "an algorithm of TSIG" {
-        /// HMAC with SHA-256.
-        HmacSha256 = "hmac-sha256",
-        /// HMAC with SHA-384.
-        HmacSha384 = "hmac-sha384",
-        /// HMAC with SHA-512.
-        HmacSha512 = "hmac-sha512",
-    }
-}
-
-choices! {
-    /// The names of a certificate.
-    pub(super) CertificateScope: "the names of a certificate" {
-        /// All names of a site.
-        Site = "site",
-        /// One name.
-        Name = "name",
-    }
-}
-
-choices! {
-    /// Which clients of TLS a site accepts.
-    pub(super) TlsPolicyName: "a policy of TLS" {
-        /// TLS 1.3 alone: browsers since about 2019.
-        Modern = "modern",
-        /// TLS 1.3, and TLS 1.2 with forward secrecy and AEAD ciphers: browsers since about 2014.
-        Intermediate = "intermediate",
-        /// As `"intermediate"`, with cipher suites in the order of the server. Certificates that are ordered by ACME have one with an
-        /// RSA key beside them, unless `acme_key_type` is given.
-        Legacy = "legacy",
-    }
-}
-
-choices! {
-    /// The kind of a private key.
-    pub(super) AcmeKeyType: "a kind of key" {
-        /// ECDSA on P-256.
-        P256 = "p256",
-        /// ECDSA on P-384.
-        P384 = "p384",
-        /// RSA with 2,048 bits, for clients older than about 2014.
-        Rsa2048 = "rsa2048",
-    }
-}
-
-choices! {
     /// The field in which trusted proxies name the client.
     pub(crate) TrustedHeader: "a field that names the client" {
         /// `X-Forwarded-For` and its relatives.
@@ -559,111 +451,6 @@ choices! {
     }
 }
 
-keys! {
-    /// Keys of a site and of a location. A location inherits the keys that it does not give from
-    /// the site.
-    pub(super) struct LocationKeys {
-        /// The folder of static files; the path of the request is appended to it.
-        root: FilePath,
-        /// The index files of a folder; the first that exists is sent. With `php_fastcgi`, the
-        /// default starts with `index.php`.
-        index: OneOrMore<Text> = OneOrMore(default_index()),
-        /// Paths to try in order; `$uri` is the path of the request, and a path that ends with `/`
-        /// means a folder with an index file. If none exists, the request is redirected internally
-        /// to the last one, which can contain the variables of `rewrite` (`$args` is the query), or
-        /// gets its status, as `=404`.
-        try_files: OneOrMore<Text> = OneOrMore::default(),
-        /// Whether folders without an index file are listed, as a page or as JSON.
-        listing: bool = false,
-        /// Whether files and folders are served whose names start with a dot. `/.well-known/`
-        /// always is.
-        hidden_files: bool = false,
-        /// Which symbolic links are followed. By default `inside`; with the preset `laravel`, whose
-        /// `public/storage` is one, `all`.
-        symlinks: Symlinks = Symlinks::Inside,
-        /// Media types by file name extension, which take precedence over the built-in table.
-        mime: Map<Text, MediaType> = Map::default(),
-        /// The charset of text files. Empty: none.
-        charset: Charset = Charset("utf-8".to_owned()),
-        /// `Cache-Control` by pattern: of the file's name (`"*.{css,js}"`), or of the path below
-        /// the root (`"/assets/**"`, where `**` matches slashes too). The first matching pattern
-        /// applies.
-        cache_control: Map<PathPattern, HeaderText> = Map::default(),
-        /// Changes of response fields. Changes of a location are applied after the changes of the site.
-        headers: FieldChanges,
-        /// Changes of request fields, before the handler. Changes of a location are applied after
-        /// the changes of the site.
-        request_headers: FieldChanges,
-        /// Error pages: from a status (`404`) or a class (`5xx`) to a path of the site. Pages of a
-        /// location take precedence over the pages of the site.
-        error_pages: Map<StatusSet, SitePath> = Map::default(),
-        /// The largest request body, in MB; larger ones get 413. 0: no limit. By default as in
-        /// `[global]`.
-        client_max_body_size: Megabytes<0, 1_000_000_000>,
-        /// Rules that rewrite the path, in order. The rules of the site are applied first.
-        rewrite: List<Rewrite> = List::default(),
-        /// A status, a redirect or a text as the response. A site's `return` is for paths that
-        /// match no location; locations do not inherit it.
-        r#return: Return,
-        /// The origins of a reverse proxy: the name of a group of the site, or a URL. A path, as in
-        /// `"app/"` or `"http://127.0.0.1:3000/v1/"`, replaces the path of the location; otherwise
-        /// the path is unchanged. Locations without their own handler inherit it.
-        upstream: UpstreamName,
-        /// The PHP servers that run scripts below the root: the socket of PHP-FPM as
-        /// `"/run/php/php-fpm.sock"`, `"host:port"`, several of them, or the name of a group of the
-        /// site with `protocol = "fastcgi"`. Other files are served as they are. Locations without
-        /// their own handler inherit it.
-        php_fastcgi: OneOrMore<PhpAddress>,
-        /// Settings for PHP over FastCGI.
-        fastcgi: Fastcgi,
-        /// Changes of requests to origins and of their responses.
-        proxy: Proxy,
-        /// Whether responses of origins are cached, and how. `true`: as their fields say.
-        cache: Switch<Cache>,
-        /// An id for each request. `true`: in `X-Request-Id`.
-        request_id: Switch<RequestIds>,
-        /// Fields that restrict what browsers do with responses. `true`: the defaults of the table.
-        security_headers: Switch<SecurityHeaders>,
-        /// Which scripts of other origins may read responses (CORS). `false`: none, also where the site allows
-        /// some.
-        cors: Switch<Cors>,
-        /// How long a response may take until it begins, without the time in which the client sends its body, in
-        /// seconds; 503 beyond. 0: no limit.
-        request_timeout: Seconds<0, YEAR>,
-        /// The networks whose clients are served; all others get 403. `"unix:"` is clients of Unix sockets, and
-        /// `"@NAME"` a list of networks of `[global.lists]`. Behind
-        /// `trusted_proxies` the client is the one that they name. `false`: all, also where the site allows only some.
-        allow: Networks,
-        /// The networks whose clients get 403, also those that `allow` has and those that authenticate. `"@NAME"` is a list of
-        /// networks of `[global.lists]`. `false`: none, also
-        /// where the site denies some.
-        deny: Networks,
-        /// Whether clients need a verified certificate; 403 without one. It is for sites whose `tls.client_auth` is
-        /// `"optional"`.
-        client_certificate: CertificateNeed = CertificateNeed::Optional,
-        /// How many of `allow`, `client_certificate`, `basic_auth`, `jwt` and `forward_auth` have to admit a client. `"any"`: one of those that there
-        /// are; a client that none of them admits gets 401 if it can log in, else 403.
-        satisfy: Satisfy = Satisfy::All,
-        /// Pages from which something may be requested. `true`: those of the host that is requested, and no page. `false`: all,
-        /// also where the site restricts them.
-        referers: Switch<RefererRules>,
-        /// Links with a signature that may expire. `false`: none is needed, also where the site requires one.
-        signed_url: Switch<SignedUrl>,
-        /// Name and password with every request. `false`: none, also where the site requires them.
-        basic_auth: Switch<BasicAuth>,
-        /// JSON Web Tokens with every request. `false`: none, also where the site requires them.
-        jwt: Switch<Jwt>,
-        /// Another service that decides about each request. `false`: none, also where the site asks one.
-        forward_auth: Switch<ForwardAuth>,
-        /// Limits on requests.
-        limits: List<Limit> = List::default(),
-    }
-}
-
-fn default_index() -> Vec<Setting<Text>> {
-    vec![not_given(Text("index.html".to_owned()))]
-}
-
 /// A default item of a list.
 fn not_given<T>(value: T) -> Setting<T> {
     Setting {
@@ -673,141 +460,6 @@ fn not_given<T>(value: T) -> Setting<T> {
             bytes: 0..0,
         },
         given: false,
-    }
-}
-
-choices! {
-    /// Which symbolic links are followed.
-    pub(super) Symlinks: "which links to follow" {
-        /// Links to a file within the root.
-        Inside = "inside",
-        /// All.
-        All = "all",
-        /// None.
-        None = "none",
-    }
-}
-
-/// A charset; empty for none.
-#[derive(Clone, Debug)]
-pub(super) struct Charset(pub(super) String);
-
-impl KeyType for Charset {
-    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        let text = node.text(reader, "a charset")?;
-        let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:+".contains(&byte);
-        if text.bytes().all(valid) {
-            return Some(Self(text));
-        }
-        reader.report(Finding::error(
-            &node.span,
-            format!("`{}` is not a charset", shown(&text)),
-            "expected a name as utf-8, or an empty string",
-        ));
-        None
-    }
-
-    fn type_description() -> TypeDescription {
-        TypeDescription::new("a charset as \"utf-8\"", json!({"type": "string"}))
-    }
-
-    fn shown(&self) -> serde_json::Value {
-        self.0.as_str().into()
-    }
-}
-
-keys! {
-    /// A location of a site. Of several that match, `= exact` takes precedence; then, if the
-    /// longest prefix is a `^~` one, that; then the first regular expression; then the longest
-    /// prefix.
-    pub(super) struct Location {
-        /// The paths that match: `"= /path"` exactly (`"= /login.php"` with its `PATH_INFO`, too),
-        /// `"/prefix"`, `"^~ /prefix"` before any expression, `"~ regex"`, `"~* regex"` ignoring case.
-        path [required]: LocationPath,
-        /// The handler: `static` for files, `return` for the key `return`, `reverse_proxy` for the
-        /// origins of the key `upstream`, `fastcgi` for files and PHP scripts with `php_fastcgi`.
-        /// By default it follows from the keys that are given, else it is the handler of the site.
-        handler: Handler,
-        /// Whether the location serves only internal redirects: by `rewrite`, `try_files`,
-        /// `error_pages` or `X-Accel-Redirect`. Clients get 404.
-        internal: bool = false,
-        /// The folder that replaces the location's path; with `root`, the path is appended.
-        alias: FilePath,
-        /// Rules for the requests of this location, which are asked behind the rules of the site.
-        rules: List<Rule> = List::default(),
-        ..keys: LocationKeys,
-    }
-}
-
-choices! {
-    /// The handler of a location.
-    pub(super) Handler: "a handler" {
-        /// Files.
-        Static = "static",
-        /// A status, a redirect or a text as the response.
-        Return = "return",
-        /// Origins.
-        ReverseProxy = "reverse_proxy",
-        /// PHP.
-        Fastcgi = "fastcgi",
-    }
-}
-
-keys! {
-    /// Changes of fields. Values may hold variables as `$host`.
-    pub(super) struct FieldChanges {
-        /// Fields to set; existing lines of the name are replaced.
-        set: Map<FieldName, FieldValue> = Map::default(),
-        /// Fields to add; existing lines of the name stay.
-        add: Map<FieldName, FieldValue> = Map::default(),
-        /// Names of fields to remove.
-        remove: OneOrMore<FieldName> = OneOrMore::default(),
-    }
-}
-
-keys! {
-    /// A rule that rewrites the path, or redirects the client.
-    pub(super) struct Rewrite {
-        /// The regular expression that the path must match.
-        from [required]: RegexText,
-        /// The new path or URI; `$1` to `$9` and `$name` are what the groups of `from` matched.
-        to [required]: UriTemplate,
-        /// The effect of the rule.
-        then: RewriteThen = RewriteThen::Continue,
-        /// Tests of files: `-f`, `-d` or `-e` (file, folder, either exists), negated by `!`, and a
-        /// path: `"!-f $request_filename"`.
-        when: OneOrMore<FileConditionText> = OneOrMore::default(),
-    }
-}
-
-choices! {
-    /// The effect of a rewrite rule.
-    pub(super) RewriteThen: "what happens then" {
-        /// The next rule is tried.
-        Continue = "continue",
-        /// The location is matched again, with the new path.
-        Last = "last",
-        /// No other rule is tried; the location stays.
-        Break = "break",
-        /// The client is redirected with 302.
-        Redirect = "redirect",
-        /// The client is redirected with 301.
-        Permanent = "permanent",
-    }
-}
-
-keys! {
-    /// A status, a redirect or a text as the response.
-    pub(super) struct Return {
-        /// The status.
-        status [required]: StatusNumber,
-        /// The target of a redirect (301, 302, 303, 307, 308); may hold variables as
-        /// `$request_uri`.
-        location: UriTemplate,
-        /// The body; may hold variables.
-        text: string_type::BodyText,
-        /// The media type of `text`.
-        content_type: MediaType = MediaType("text/plain; charset=utf-8".to_owned()),
     }
 }
 
@@ -835,178 +487,6 @@ keys! {
         /// The path of a page for the others. By default it is the error page of the site for 503. What the page refers to, such
         /// as images, gets 503, too.
         page: SitePath,
-    }
-}
-
-keys! {
-    /// TLS of a site.
-    pub(super) struct Tls {
-        /// The certificate with its chain, PEM. Short for one entry of `certificates`.
-        cert: FilePath,
-        /// The private key of `cert`, PEM.
-        key: FilePath,
-        /// Certificates, if there are several, as ECDSA beside RSA; a client gets the first that it
-        /// supports.
-        certificates: List<CertificatePair> = List::default(),
-        /// The protocols of the site. Over TCP, those but `h3` are offered by ALPN, most preferred first;
-        /// `h3` serves HTTP/3 over UDP at the same addresses, and tells clients by `Alt-Svc`.
-        protocols: OneOrMore<Protocol> = OneOrMore(default_protocols()),
-        /// HTTP/3. Sites on one address need the same, except for `early_data`.
-        http3: Http3,
-        /// The lowest version of TLS.
-        min_version: TlsVersion = TlsVersion::Tls12,
-        /// Versions, cipher suites and groups, after Mozilla's guidelines for servers.
-        policy: TlsPolicyName = TlsPolicyName::Intermediate,
-        /// Whether the server requests client certificates. Where several sites share an address and one
-        /// of them does, a request for another host than in the handshake gets 421.
-        client_auth: ClientAuth = ClientAuth::None,
-        /// Certificates of the authorities for client certificates, PEM. A client whose own certificate is in the file, such as a self-signed one, is accepted, too, while it is valid.
-        client_ca: FilePath,
-        /// Lists of the certificates that these authorities have revoked (CRLs), PEM, in one file. A list is used until the file
-        /// has another one, even if it has expired.
-        client_crl: FilePath,
-        /// Whether the certificate is ordered and renewed by ACME. By default it is, if the site names no certificate, all
-        /// its names are on the public Internet, and you agree to the terms by `acme_email` or `acme_agree`.
-        acme: bool,
-        /// As `acme_email` of `[global]`, for this site.
-        acme_email: EmailText,
-        /// As `acme_agree` of `[global]`, for this site.
-        acme_agree: bool = false,
-        /// As `acme_provider` of `[global]`, for this site.
-        acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
-        /// As `acme_challenge` of `[global]`, for this site.
-        acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
-        /// As `acme_check_dns` of `[global]`, for this site.
-        acme_check_dns: bool = true,
-        /// As `acme_profile` of `[global]`, for this site.
-        acme_profile: Text,
-        /// As `acme_preferred_chain` of `[global]`, for this site.
-        acme_preferred_chain: Text,
-        /// As `acme_key_type` of `[global]`, for this site.
-        acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
-        /// As `acme_reuse_key` of `[global]`, for this site.
-        acme_reuse_key: bool = false,
-        /// As `acme_certificate_per` of `[global]`, for this site.
-        acme_certificate_per: CertificateScope = CertificateScope::Site,
-        /// Certificates for names that are first seen in a handshake, one for each name. The site has wildcards such as
-        /// `*.example.com` as `server_name`, or is the site of all other names.
-        acme_on_demand: OnDemand,
-    }
-}
-
-keys! {
-    /// Which names may get a certificate on demand.
-    pub(super) struct OnDemand {
-        /// Names that may: `shop.example.com`, or `*.example.com` for all names one level below.
-        names: OneOrMore<SiteHost> = OneOrMore::default(),
-        /// A URL that is requested about other names, with `?domain=NAME`. Status 200 permits a certificate, and 400 to 499
-        /// refuses it for five minutes.
-        ask: WebUrl,
-        /// The most orders in an hour.
-        orders_per_hour: Int<1, 1_000_000> = Int(60),
-    }
-}
-
-keys! {
-    /// HTTP/3 of a site.
-    pub(super) struct Http3 {
-        /// The most body data of one client that may wait to be read, in KB.
-        receive_window: Kilobytes<64, 2_097_151> = Kilobytes::new(16_384),
-        /// The most body data of one request that may wait to be read, in KB. It limits the rate of an upload to itself per
-        /// round trip: with 2,048 and 100 ms, to 168 Mbit/s.
-        stream_receive_window: Kilobytes<64, 2_097_151> = Kilobytes::new(2_048),
-        /// The most response data of one client that is held until it is acknowledged, in KB. Less is held as long as
-        /// the network takes less.
-        send_window: Kilobytes<64, 2_097_151> = Kilobytes::new(16_384),
-        /// How long a connection without packets lasts, in seconds; of both ends, the shorter time counts.
-        /// `keepalive_timeout` ends connections without requests, if it is shorter.
-        max_idle_timeout: Seconds<1, 3600> = Seconds::new(30),
-        /// Whether clients may send GET, HEAD and OPTIONS requests without a body before the handshake is complete
-        /// (0-RTT). Origins get them with `Early-Data: 1`.
-        early_data: bool = true,
-        /// When clients have to prove their addresses before a handshake, which costs a round trip. `"auto"`: while
-        /// many handshakes are incomplete.
-        retry: Retry = Retry::Auto,
-        /// The congestion control.
-        congestion: Congestion = Congestion::Cubic,
-        /// A folder in which each connection is logged to a file of its own, in the qlog format: packets with their frames,
-        /// losses and round-trip times, and no contents. At most 100 connections are logged at a time, 4 MB of each; of more
-        /// than 500 files, the oldest are removed. It is for debugging.
-        qlog: FilePath,
-    }
-}
-
-keys! {
-    /// A certificate and its private key.
-    pub(super) struct CertificatePair {
-        /// The certificate with its chain, PEM.
-        cert [required]: FilePath,
-        /// Its private key, PEM.
-        key [required]: FilePath,
-    }
-}
-
-fn default_protocols() -> Vec<Setting<Protocol>> {
-    vec![
-        not_given(Protocol::Http3),
-        not_given(Protocol::Http2),
-        not_given(Protocol::Http11),
-    ]
-}
-
-choices! {
-    /// When a client has to prove its address.
-    pub(super) Retry: "a way to prove addresses" {
-        /// While many handshakes are incomplete.
-        Auto = "auto",
-        /// Always.
-        Always = "always",
-        /// Never.
-        Never = "never",
-    }
-}
-
-choices! {
-    /// A congestion controller.
-    pub(super) Congestion: "a congestion controller" {
-        /// CUBIC (RFC 9438).
-        Cubic = "cubic",
-        /// BBR, version 1.
-        Bbr = "bbr",
-    }
-}
-
-choices! {
-    /// A protocol of a TLS site.
-    pub(super) Protocol: "a protocol that is supported" {
-        /// HTTP/3.
-        Http3 = "h3",
-        /// HTTP/2.
-        Http2 = "h2",
-        /// HTTP/1.1.
-        Http11 = "http/1.1",
-    }
-}
-
-choices! {
-    /// A version of TLS.
-    pub(super) TlsVersion: "a version of TLS" {
-        /// TLS 1.2.
-        Tls12 = "1.2",
-        /// TLS 1.3.
-        Tls13 = "1.3",
-    }
-}
-
-choices! {
-    /// Whether the server requests client certificates.
-    pub(super) ClientAuth: "a kind of client authentication" {
-        /// No certificate is requested.
-        None = "none",
-        /// A certificate is optional.
-        Optional = "optional",
-        /// A certificate is required.
-        Required = "required",
     }
 }
 

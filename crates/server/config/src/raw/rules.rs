@@ -3,7 +3,8 @@
 use serde_json::json;
 use toml::de::DeValue;
 
-use super::{FieldChanges, Return, YEAR};
+use super::YEAR;
+use super::response::{FieldChanges, Return};
 use crate::description::TypeDescription;
 use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use crate::string_type::{StatusNumber, UriTemplate};

@@ -87,7 +87,11 @@ fn bot(
     }
     let (message, expected) = match (&raw.directory, &raw.keys_file) {
         (Some(url), None) => {
-            return Some(bot.remote_key_set(jwt::remote((url, raw.tls.as_ref()), origins, reader)?));
+            return Some(bot.remote_key_set(jwt::remote(
+                (url, raw.tls.as_ref()),
+                origins,
+                reader,
+            )?));
         }
         (None, Some(file)) => return Some(bot.key_set(keys(file, reader)?)),
         (None, None) if !raw.hosts.0.is_empty() => return Some(bot),
