@@ -1,8 +1,11 @@
-//! Metrics in the text format of Prometheus, what a process consumes, and the most frequent keys of a stream.
+//! Metrics: definitions, values at one moment, formats, what a process consumes, and the most frequent keys of a stream.
 //!
 //! # Modules
 //!
-//! - `prometheus`: writes names, types, labels and samples in the text format, version 0.0.4.
+//! - `definition`: what a metric is, in one place for each.
+//! - `samples`: the values of metrics at one moment, which all parts of a program add theirs to.
+//! - `histogram`: times, counted by one thread and read by any.
+//! - `exposition`: samples in the formats that Prometheus reads.
 //! - `process_metrics`: CPU time, memory and open descriptors of this process, under the usual names.
 //! - `space_saving`: the most frequent keys of a stream in bounded memory, such as the clients with most requests.
 //!
@@ -11,8 +14,11 @@
 //! - **The lowest shelf with system calls**: whatever counts, from listeners and workers to sites, jobs and the
 //!   layer `Metrics`, can import this crate. It imports no other crate of Apus and needs no runtime, so that the counters of
 //!   the engine do not pull in the control socket. Metrics that all of these have in common belong here, too.
-//! - **It writes text and has no counters of its own.** They are where they are counted, one for each worker, and are added up when they
-//!   are read: a request then writes no memory that another core reads.
+//! - **Values are where they are counted**, one for each worker, and are added up when they are read: a request then writes no memory
+//!   that another core reads. So there is no registry that lives with the program: a reading is a [`MetricSamples`], and formats are written
+//!   of it by the crate `prometheus-client`, as one of its collectors.
+//! - **One kind of buckets** for all times, and exact: those of native histograms. Classic ones are powers of two of a second, because only
+//!   then are they sums of the others.
 //!
 //! # Tests
 //!
@@ -21,10 +27,16 @@
 
 #![forbid(unsafe_code)]
 
+mod definition;
+mod exposition;
+mod histogram;
 mod process_metrics;
-mod prometheus;
+mod samples;
 mod space_saving;
 
-pub use process_metrics::write_process_metrics;
-pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
+pub use definition::{MetricDefinition, MetricKind, MetricUnit};
+pub use exposition::MetricFormat;
+pub use histogram::{DurationHistogram, HistogramReading};
+pub use process_metrics::{PROCESS_METRICS, add_process_metrics};
+pub use samples::{LabelValue, MetricFamily, MetricSample, MetricSamples, MetricValue};
 pub use space_saving::{FrequentKey, SpaceSaving};

@@ -5,25 +5,29 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{MetricLabels, MetricType, PrometheusText};
+use crate::definition::{MetricDefinition, MetricUnit};
+use crate::samples::MetricSamples;
 
-/// Writes the CPU time, the resident memory and the open descriptors of this process.
-pub fn write_process_metrics(text: &mut PrometheusText) {
-    let none = MetricLabels::new();
-    let name = "process_cpu_seconds_total";
-    let help = "CPU time in user mode and in the kernel.";
-    text.metric(name, MetricType::Counter, Some(help));
-    text.sample(name, &none, cpu_time().as_secs_f64());
+static CPU: MetricDefinition =
+    MetricDefinition::counter("process_cpu", "CPU time in user mode and in the kernel.")
+        .unit(MetricUnit::Seconds);
+static MEMORY: MetricDefinition =
+    MetricDefinition::gauge("process_resident_memory", "Resident memory.").unit(MetricUnit::Bytes);
+static DESCRIPTORS: MetricDefinition =
+    MetricDefinition::gauge("process_open_fds", "Open file descriptors.");
+
+/// The metrics of the process.
+pub static PROCESS_METRICS: &[&MetricDefinition] = &[&CPU, &MEMORY, &DESCRIPTORS];
+
+/// Adds the CPU time, the resident memory and the open descriptors of this process.
+pub fn add_process_metrics(samples: &mut MetricSamples) {
+    samples.add(&CPU, cpu_time().as_secs_f64());
     if let Some(bytes) = resident_memory() {
-        let name = "process_resident_memory_bytes";
-        text.metric(name, MetricType::Gauge, Some("Resident memory."));
-        text.sample(name, &none, bytes);
+        samples.add(&MEMORY, bytes);
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        let name = "process_open_fds";
-        text.metric(name, MetricType::Gauge, Some("Open file descriptors."));
         // One of them reads the folder.
-        text.sample(name, &none, descriptors.count().saturating_sub(1));
+        samples.add(&DESCRIPTORS, descriptors.count().saturating_sub(1));
     }
 }
 
@@ -47,12 +51,13 @@ fn resident_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MetricFormat;
 
     #[test]
     fn this_process_has_used_cpu_and_memory() {
-        let mut text = PrometheusText::new();
-        write_process_metrics(&mut text);
-        let text = text.into_string();
+        let mut samples = MetricSamples::new();
+        add_process_metrics(&mut samples);
+        let text = MetricFormat::Prometheus.write(samples);
         let value = |name: &str| -> f64 {
             let line = text
                 .lines()

@@ -31,6 +31,8 @@ pub struct Engine {
 }
 
 struct EngineShared {
+    /// Whether the workers are pinned to no core.
+    is_secondary: bool,
     state: Mutex<EngineState>,
     all: Arc<ConnectionCount>,
     ended: watch::Sender<usize>,
@@ -119,6 +121,7 @@ impl Engine {
         let (ended, receiver) = watch::channel(0);
         let http3 = Http3Sockets::new(&plan).map_err(EngineStartError::worker)?;
         let shared = Arc::new(EngineShared {
+            is_secondary: plan.is_secondary,
             state: Mutex::new(EngineState {
                 plan: Arc::new(plan),
                 bound,
@@ -144,6 +147,7 @@ impl Engine {
         for index in 0..state.plan.workers.get() {
             // Of the cores that the process may use, as in a container: numbers from zero on may not be there.
             let core = cores.get(index % cores.len().max(1)).copied();
+            let core = core.filter(|_| !engine.shared.is_secondary);
             let counters = Arc::new(WorkerCounters::default());
             let restarts = Arc::default();
             let commands = spawn(&engine.shared, index, core, Arc::clone(&counters))?;
@@ -463,8 +467,12 @@ fn spawn(
     };
     let all_cores = shared.cores;
     let of_thread = Arc::clone(shared);
+    let name = match shared.is_secondary {
+        true => "apus-admin-",
+        false => load_meter::WORKER_THREAD,
+    };
     let thread = thread::Builder::new()
-        .name(format!("{}{index}", load_meter::WORKER_THREAD))
+        .name(format!("{name}{index}"))
         .spawn(move || {
             if let Some(core) = core {
                 // The kernel moves an unpinned thread between cores, and its caches stay behind. Before the runtime is

@@ -29,6 +29,9 @@ pub struct EnginePlan {
     pub http3_secret: Option<Http3Secret>,
     /// Clients that may not connect; `None`: all may.
     pub client_filter: Option<Arc<dyn ClientFilter>>,
+    /// Whether this engine is for something beside the work of the program, such as its administration. Then its workers are pinned to no
+    /// core, and are no part of the load of the program.
+    pub is_secondary: bool,
 }
 
 impl EnginePlan {
@@ -41,6 +44,7 @@ impl EnginePlan {
             listeners,
             http3_secret: None,
             client_filter: None,
+            is_secondary: false,
         }
     }
 }

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apus_metrics::{MetricLabels, PrometheusText};
+use apus_metrics::{MetricDefinition, MetricSamples};
 use serde_json::{Value, json};
 
 use crate::record::JobCounts;
+
+static ATTEMPTS: MetricDefinition =
+    MetricDefinition::counter("job_attempts", "Attempts of jobs that ended.")
+        .labels(&["queue", "job", "result"]);
+static JOBS: MetricDefinition =
+    MetricDefinition::gauge("jobs", "Jobs in the store.").labels(&["queue", "state"]);
 
 /// Counters of one queue in this process, and the last counts of its store.
 #[derive(Default)]
@@ -53,22 +59,16 @@ impl JobMetrics {
         *lock(&self.counts) = Some(counts);
     }
 
-    pub(crate) fn write_attempts(&self, queue: &str, text: &mut PrometheusText) {
+    pub(crate) fn add_to(&self, queue: &str, samples: &mut MetricSamples) {
+        let queue: Arc<str> = queue.into();
+        let attempts = samples.of(&ATTEMPTS);
         for ((job, outcome), count) in &*lock(&self.attempts) {
-            let labels = MetricLabels::new().with("queue", queue).with("job", job);
-            let labels = labels.with("result", outcome.name());
-            text.sample("job_attempts_total", &labels, count);
+            let labels = [(&queue).into(), job.clone().into(), outcome.name().into()];
+            attempts.add(labels, *count);
         }
-    }
-
-    pub(crate) fn write_counts(&self, queue: &str, text: &mut PrometheusText) {
-        if let Some(counts) = *lock(&self.counts) {
-            for (state, count) in states(counts) {
-                let labels = MetricLabels::new()
-                    .with("queue", queue)
-                    .with("state", state);
-                text.sample("jobs", &labels, count);
-            }
+        let jobs = samples.of(&JOBS);
+        for (state, count) in lock(&self.counts).into_iter().flat_map(states) {
+            jobs.add([(&queue).into(), state.into()], count);
         }
     }
 

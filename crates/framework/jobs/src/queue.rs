@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use apus_metrics::{MetricType, PrometheusText};
+use apus_metrics::MetricSamples;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -220,26 +220,15 @@ impl Jobs {
         store.counts(name, record::now()).await
     }
 
-    /// Writes the metrics of queues in this process: `job_attempts_total` by queue, job and result, and `jobs` by queue and state
+    /// Adds the metrics of queues in this process: `job_attempts_total` by queue, job and result, and `jobs` by queue and state
     /// as a runner of this process saw them last. `Metrics::with` adds them to the metrics of requests.
-    pub fn write_metrics<'a>(
-        queues: impl IntoIterator<Item = &'a Self> + Clone,
-        text: &mut PrometheusText,
+    pub fn add_metrics<'a>(
+        queues: impl IntoIterator<Item = &'a Self>,
+        samples: &mut MetricSamples,
     ) {
-        text.metric(
-            "job_attempts_total",
-            MetricType::Counter,
-            Some("Attempts of jobs that ended."),
-        );
-        for queue in queues.clone() {
-            queue
-                .shared
-                .metrics
-                .write_attempts(&queue.shared.name, text);
-        }
-        text.metric("jobs", MetricType::Gauge, Some("Jobs in the store."));
         for queue in queues {
-            queue.shared.metrics.write_counts(&queue.shared.name, text);
+            let JobsState { metrics, name, .. } = &*queue.shared;
+            metrics.add_to(name, samples);
         }
     }
 

@@ -33,7 +33,8 @@ pub use apus_layers::Etag;
 pub use apus_layers::{
     AccessCheck, AccessDecision, AccessGrant, AllowedOrigins, AnyOf, AnyOrigin, BrowserChallenge,
     CatchPanic, ChallengeKey, ChallengeLevel, ConditionalLayer, Cors, CspNonce, ForceHttps, Hsts,
-    ListedOrigins, Logged, Maintenance, MaintenanceState, MaintenanceSwitch, MapLayer, Metrics,
+    LabelValue, ListedOrigins, Logged, Maintenance, MaintenanceState, MaintenanceSwitch, MapLayer,
+    MetricDefinition, MetricFamily, MetricFormat, MetricSamples, MetricUnit, MetricValue, Metrics,
     MetricsHandler, NetworkAccess, Referers, RequestIds, RequestMap, RequestMaps,
     RequireClientCertificate, SecurityHeaders, Timeout,
 };

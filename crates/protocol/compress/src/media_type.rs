@@ -144,10 +144,11 @@ pub fn has_charset(media_type: &str) -> bool {
 }
 
 /// The types besides text, JSON and XML that compression makes notably smaller.
-const COMPRESSIBLE: [&str; 25] = [
+const COMPRESSIBLE: [&str; 26] = [
     "application/javascript",
     "application/json",
     "application/json5",
+    "application/openmetrics-text",
     "application/rtf",
     "application/toml",
     "application/vnd.apple.mpegurl",
@@ -256,6 +257,9 @@ mod tests {
         assert!(is_listed("usdz") && !is_listed("doe"));
         assert!(is_stored_in_gzip("svgz") && !is_stored_in_gzip("tgz"));
         assert!(is_compressible(b"Application/JSON; charset=utf-8"));
+        assert!(is_compressible(
+            b"application/openmetrics-text; version=1.0.0; charset=utf-8"
+        ));
         assert!(has_charset("text/html") && !has_charset("image/svg+xml"));
     }
 }

@@ -11,6 +11,7 @@
 //!   new field is parsed and written here.
 //! - `request`, `target`, `path`, `percent`, `authority`, `trusted_proxies`, `client`, `identity`, `hop_by_hop`: the facts of a
 //!   request, which are established once.
+//! - `response`, `completion`: a response, and who is told of its end.
 //! - `body`, `response_memory`: what a message carries, and the memory that clients can make the server use for it.
 //! - `trace`: the steps of a decision, which `apus explain` shows. Each service that decides something adds its own.
 //! - `service`, `interim`, `duplex`, `trailers`: the interface between the engine and services.
@@ -61,6 +62,7 @@ mod byte_vector;
 mod cache_bypass;
 mod characters;
 mod client;
+mod completion;
 mod connection;
 mod development_hosts;
 mod duplex;
@@ -107,6 +109,10 @@ pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::{CacheBypass, NotCached};
 pub use client::Client;
+pub use completion::{
+    Completion, ResponseCount, ResponseCounter, ResponseObserver, ResponseObservers,
+    ResponseOrigin, ResponseOutcome, SharedResponseCounter,
+};
 pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo, TlsVersion};
 pub use development_hosts::DevelopmentHosts;
 pub use duplex::{Duplex, Tunnel};
@@ -127,7 +133,7 @@ pub use network::{InvalidNetwork, Network};
 pub use remote_user::{RemoteUser, RemoteUserSlot, VerifiedClaims};
 pub use request::{Head, Request, RequestParts};
 pub use request_id::RequestId;
-pub use response::{Completion, Response, ResponseOrigin, ResponseOutcome};
+pub use response::Response;
 pub use response_head::ResponseHead;
 pub use response_memory::{ConnectionReservation, Reservation, ResponseMemory};
 pub use route_info::RouteInfo;

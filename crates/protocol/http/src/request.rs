@@ -256,6 +256,11 @@ impl Request {
         &mut self.head.headers
     }
 
+    /// The body.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
     /// The body to read.
     pub fn body_mut(&mut self) -> &mut Body {
         &mut self.body

@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
+use crate::completion::{
+    Completion, ResponseCount, ResponseObserver, ResponseObservers, ResponseOrigin,
+};
 use crate::fields::CacheResult;
 use crate::{Body, Headers, KnownField, Tunnel};
 
@@ -25,6 +26,7 @@ pub struct Response {
     ends_connection: bool,
     is_unsent: bool,
     cache: Option<CacheResult>,
+    count: Option<ResponseCount>,
     attachments: Option<Box<ResponseAttachments>>,
 }
 
@@ -36,7 +38,7 @@ enum ResponseHeaders {
 #[derive(Default)]
 struct ResponseAttachments {
     tunnel: Option<Tunnel>,
-    observers: Vec<Observer>,
+    observers: Vec<ResponseObserver>,
     origin: Option<ResponseOrigin>,
     is_internal_removed: bool,
     value: Option<Box<dyn Any>>,
@@ -44,48 +46,6 @@ struct ResponseAttachments {
 }
 
 type BodyWrapper = Box<dyn FnOnce(Body) -> Body>;
-type Observer = Box<dyn FnOnce(&Completion)>;
-
-/// How a response ended.
-#[derive(Clone, Debug)]
-pub struct Completion {
-    /// The status that was sent.
-    pub status: StatusCode,
-    /// Bytes of the body that were handed to the transport, without head and framing.
-    pub body_bytes: u64,
-    /// All bytes that were handed to the transport, before TLS.
-    pub bytes: u64,
-    /// The time from the first byte of the request's head to the last byte of the response.
-    pub duration: Duration,
-    /// Whether the client can have received the whole response.
-    pub outcome: ResponseOutcome,
-    /// The origin of the response, if there is one and the service has set it.
-    pub origin: Option<ResponseOrigin>,
-    /// The result of the cache, if there is one and the service has set it.
-    pub cache: Option<CacheResult>,
-}
-
-/// The origin of a response, for logs and [`Response::remove_internal_of_origin`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResponseOrigin {
-    /// Its address.
-    pub address: Arc<str>,
-    /// The status of its response.
-    pub status: StatusCode,
-    /// The time from the choice of the origin to the head of its response.
-    pub duration: Duration,
-}
-
-/// Whether a client can have received a whole response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseOutcome {
-    /// The whole response was handed to the transport.
-    Complete,
-    /// The client closed the connection, or read too slowly.
-    ClientGone,
-    /// The source of the body failed. The connection was closed early, so that the client notices.
-    SourceFailed,
-}
 
 impl Response {
     /// An empty response.
@@ -113,6 +73,7 @@ impl Response {
             ends_connection: false,
             is_unsent: false,
             cache: None,
+            count: None,
             attachments: None,
         }
     }
@@ -344,19 +305,40 @@ impl Response {
             .push(Box::new(observer));
     }
 
+    /// Has the response counted when it is sent or aborted.
+    pub fn count(&mut self, mut count: ResponseCount) {
+        count.set_status(self.status);
+        self.count = Some(count);
+    }
+
     /// Whether there are observers of the end of this response.
     pub fn is_observed(&self) -> bool {
-        self.attachments
-            .as_ref()
-            .is_some_and(|attachments| !attachments.observers.is_empty())
+        self.count.is_some()
+            || self
+                .attachments
+                .as_ref()
+                .is_some_and(|attachments| !attachments.observers.is_empty())
     }
 
     /// Takes the observers of the end of this response.
-    pub fn take_observers(&mut self) -> Vec<Observer> {
-        self.attachments
+    pub fn take_observers(&mut self) -> ResponseObservers {
+        let others = self
+            .attachments
             .as_mut()
-            .map(|attachments| std::mem::take(&mut attachments.observers))
-            .unwrap_or_default()
+            .map(|attachments| std::mem::take(&mut attachments.observers));
+        ResponseObservers::new(self.count.take(), others.unwrap_or_default())
+    }
+
+    /// Adds the observers of another response, which this one takes the place of.
+    pub fn add_observers(&mut self, observers: ResponseObservers) {
+        let (count, others) = observers.into_parts();
+        if count.is_some() {
+            self.count = count;
+        }
+        if !others.is_empty() {
+            let attachments = self.attachments.get_or_insert_default();
+            attachments.observers.extend(others);
+        }
     }
 }
 

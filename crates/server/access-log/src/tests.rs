@@ -39,6 +39,7 @@ fn completion() -> Completion {
         body_bytes: 12,
         bytes: 200,
         duration: Duration::from_micros(12_345),
+        first_byte: None,
         outcome: ResponseOutcome::Complete,
         origin: None,
         cache: None,

@@ -72,9 +72,9 @@ pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use origin_handle::OriginHandle;
 pub use plan::{
-    AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot,
-    GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan,
-    PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin, FilesPlan,
+    FilesRoot, GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel,
+    OnDemandPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 pub use plan_changes::changes;
 pub use reference::reference;

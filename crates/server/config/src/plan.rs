@@ -67,6 +67,10 @@ pub struct GlobalPlan {
     pub account: Option<SystemAccount>,
     /// The path of the control socket; `None`: the default.
     pub control_socket: Option<PathBuf>,
+    /// The address of the operator.
+    pub admin: Option<AdminPlan>,
+    /// What is counted of sites; `None`: nothing.
+    pub metrics: Option<SiteMetricsPlan>,
     /// The store of cached responses.
     pub cache: CacheStorePlan,
     /// Bytes of memory for small static files, per worker, of all sites together.
@@ -99,6 +103,24 @@ pub struct GlobalPlan {
     pub state_folder: Option<PathBuf>,
     /// The file of the secrets of TLS connections.
     pub tls_key_log: Option<PathBuf>,
+}
+
+/// The address of the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminPlan {
+    /// Where it listens.
+    pub addresses: Vec<ListenAddress>,
+    /// Whose clients may use it.
+    pub allowed: Vec<Network>,
+    /// The names by which clients may use it, beside addresses and `localhost`.
+    pub names: Vec<String>,
+}
+
+/// What is counted of sites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteMetricsPlan {
+    /// How many sites have series of their own.
+    pub max_sites: usize,
 }
 
 /// Bans of clients.

@@ -7,7 +7,7 @@
 //!
 //! - `socket`, `socket_path`: the control socket, through which `apus status` and other commands reach a server or an
 //!   application.
-//! - `status`: the response to `apus status`.
+//! - `status`: the response to `apus status`; `engine_metrics`: the metrics that any server has.
 //!
 //! # Tests
 //!
@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod engine_metrics;
 mod socket;
 mod socket_path;
 mod status;
@@ -25,9 +26,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use apus_metrics::MetricFormat;
 use serde::{Deserialize, Serialize};
 
-pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
+pub use engine_metrics::{add_engine_metrics, engine_metrics};
+pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlQueue, ControlSocket};
 pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};
 
@@ -40,6 +43,11 @@ pub const MAX_TRAFFIC_SECONDS: u64 = 60;
 pub enum ControlRequest {
     /// Returns the status of the server.
     Status,
+    /// Returns the metrics.
+    Metrics {
+        /// Their format.
+        format: MetricsFormat,
+    },
     /// Reloads the configuration. The response is sent when the new configuration is active.
     Reload,
     /// Stops the server gracefully. The response is sent when open requests are complete.
@@ -114,6 +122,34 @@ pub enum ControlRequest {
         /// Whether the responses only become stale, so that they can be served while they are revalidated.
         soft: bool,
     },
+}
+
+/// A format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricsFormat {
+    /// The text format of Prometheus.
+    Prometheus,
+    /// The text format of OpenMetrics.
+    Openmetrics,
+}
+
+impl From<MetricsFormat> for MetricFormat {
+    fn from(format: MetricsFormat) -> Self {
+        match format {
+            MetricsFormat::Prometheus => Self::Prometheus,
+            MetricsFormat::Openmetrics => Self::OpenMetrics,
+        }
+    }
+}
+
+impl From<MetricFormat> for MetricsFormat {
+    fn from(format: MetricFormat) -> Self {
+        match format {
+            MetricFormat::Prometheus => Self::Prometheus,
+            MetricFormat::OpenMetrics => Self::Openmetrics,
+        }
+    }
 }
 
 /// The stored responses that a purge removes.
@@ -293,7 +329,7 @@ mod tests {
         let mut exchange = socket.next().await;
         assert_eq!(*exchange.request(), ControlRequest::Status);
         let response = ControlResponse::Done(serde_json::json!({"x": 1}));
-        exchange.respond(&response).await;
+        exchange.respond(response.clone()).await;
         assert_eq!(client.join().unwrap().unwrap(), response);
         drop(socket);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -11,7 +11,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::geteuid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -124,6 +124,7 @@ impl BoundControlSocket {
         Ok(ControlSocket {
             files: self.files,
             exchanges,
+            queue: ControlQueue(sender.clone()),
             accepting: tokio::spawn(accept(listener, self.user, sender)),
             _lock: self.lock,
         })
@@ -135,6 +136,7 @@ impl BoundControlSocket {
 pub struct ControlSocket {
     files: ControlFiles,
     exchanges: mpsc::Receiver<ControlExchange>,
+    queue: ControlQueue,
     accepting: tokio::task::JoinHandle<()>,
     _lock: File,
 }
@@ -146,6 +148,11 @@ impl ControlSocket {
     /// A server listens there already, or the socket cannot be created.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         BoundControlSocket::bind(path)?.serve()
+    }
+
+    /// Where other parts of the process send requests, which are handled in their turn.
+    pub fn queue(&self) -> ControlQueue {
+        self.queue.clone()
     }
 
     /// Waits for the next request.
@@ -231,7 +238,8 @@ async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Control
     }
     match serde_json::from_str(&line) {
         Ok(request) => {
-            let _ = exchanges.send(ControlExchange { request, stream }).await;
+            let client = ControlClient::Stream(stream);
+            let _ = exchanges.send(ControlExchange { request, client }).await;
         }
         Err(error) => {
             let message = format!("this version of apus does not support the request: {error}");
@@ -250,11 +258,32 @@ async fn write(stream: &mut UnixStream, response: &ControlResponse) {
     let _ = timeout(CLIENT_TIMEOUT, stream.write_all(&line)).await;
 }
 
-/// A request and the connection that waits for its response.
+/// Requests of other parts of the process.
+#[derive(Clone, Debug)]
+pub struct ControlQueue(mpsc::Sender<ControlExchange>);
+
+impl ControlQueue {
+    /// Sends a request and waits for the response; `None` if the process is ending.
+    pub async fn send(&self, request: ControlRequest) -> Option<ControlResponse> {
+        let (sender, response) = oneshot::channel();
+        let client = ControlClient::Local(Some(sender));
+        let exchange = ControlExchange { request, client };
+        self.0.send(exchange).await.ok()?;
+        response.await.ok()
+    }
+}
+
+/// A request and who waits for its response.
 #[derive(Debug)]
 pub struct ControlExchange {
     request: ControlRequest,
-    stream: UnixStream,
+    client: ControlClient,
+}
+
+#[derive(Debug)]
+enum ControlClient {
+    Stream(UnixStream),
+    Local(Option<oneshot::Sender<ControlResponse>>),
 }
 
 impl ControlExchange {
@@ -264,7 +293,15 @@ impl ControlExchange {
     }
 
     /// Sends the response. The connection is closed when this is dropped.
-    pub async fn respond(&mut self, response: &ControlResponse) {
-        write(&mut self.stream, response).await;
+    pub async fn respond(&mut self, response: ControlResponse) {
+        match &mut self.client {
+            ControlClient::Stream(stream) => write(stream, &response).await,
+            ControlClient::Local(sender) => {
+                if let Some(sender) = sender.take() {
+                    // Who does not wait any more does not need it.
+                    let _ = sender.send(response);
+                }
+            }
+        }
     }
 }

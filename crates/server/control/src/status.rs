@@ -23,6 +23,12 @@ impl StartTime {
             since: Instant::now(),
         }
     }
+
+    /// In seconds since 1970.
+    pub(crate) fn unix_seconds(self) -> f64 {
+        let since = self.at.duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap_or_default().as_secs_f64()
+    }
 }
 
 /// The response to [`ControlRequest::Status`](crate::ControlRequest::Status): the status of any server, and

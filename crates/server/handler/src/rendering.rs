@@ -172,9 +172,7 @@ impl Rendering {
                 if let Some(origin) = response.origin() {
                     made.set_origin(origin.clone());
                 }
-                for observer in response.take_observers() {
-                    made.on_complete(observer);
-                }
+                made.add_observers(response.take_observers());
                 response = made;
             }
             None => error.write_body(&mut response, format, self.chosen.is_some()),

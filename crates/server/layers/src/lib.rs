@@ -101,6 +101,10 @@ pub use any_of::AnyOf;
 pub use apus_access::{QuotaWindow, TimeZone};
 #[cfg(feature = "bots")]
 pub use apus_conditions::{BotClaim, BotProof};
+pub use apus_metrics::{
+    LabelValue, MetricDefinition, MetricFamily, MetricFormat, MetricSamples, MetricUnit,
+    MetricValue,
+};
 #[cfg(feature = "rate-limit")]
 pub use bandwidth_limit::BandwidthLimit;
 #[cfg(feature = "bots")]

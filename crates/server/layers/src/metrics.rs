@@ -1,4 +1,4 @@
-//! `Metrics`: request counters and durations in the text format of Prometheus (exposition format 0.0.4).
+//! `Metrics`: request counters and durations in the formats of Prometheus.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,19 +11,31 @@ use std::time::{Duration, Instant};
 use apus_http::HeaderValue;
 use apus_http::{Method, Request, Response, ResponseFuture, StatusCode, header};
 use apus_metrics::{
-    MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText, write_process_metrics,
+    DurationHistogram, HistogramReading, LabelValue, MetricDefinition, MetricFormat, MetricSamples,
+    MetricUnit, add_process_metrics,
 };
 
 use apus_handler::Handler;
 use apus_handler::Matched;
 use apus_handler::{Middleware, Next};
 
-/// Upper bounds of the histogram of durations, in seconds.
-const BOUNDS: [f64; 14] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
+const LABELS: &[&str] = &["method", "route", "status"];
 
-/// A layer that counts requests, with a handler that returns the metrics.
+static REQUESTS: MetricDefinition =
+    MetricDefinition::counter("http_requests", "Completed requests.").labels(LABELS);
+static RESPONSE_BYTES: MetricDefinition =
+    MetricDefinition::counter("http_response", "Bytes of response bodies that were sent.")
+        .unit(MetricUnit::Bytes)
+        .labels(LABELS);
+static DURATIONS: MetricDefinition = MetricDefinition::histogram(
+    "http_request_duration",
+    "Time from the head of a request to the end of its response.",
+)
+.labels(LABELS);
+static IN_FLIGHT: MetricDefinition =
+    MetricDefinition::gauge("http_requests_in_flight", "Requests in progress.");
+
+/// A layer that counts requests, with a handler that returns the metrics, in the text format of Prometheus or of OpenMetrics.
 ///
 /// ```
 /// # use apus_handler::Layered;
@@ -39,7 +51,7 @@ const BOUNDS: [f64; 14] = [
 /// | metric | labels | |
 /// | --- | --- | --- |
 /// | `http_requests_total` | `method`, `route`, `status` | counter |
-/// | `http_request_duration_seconds` | `method`, `route`, `status` | histogram, until the last byte |
+/// | `http_request_duration_seconds` | `method`, `route`, `status` | histogram, until the last byte; the buckets are powers of two |
 /// | `http_response_bytes_total` | `method`, `route`, `status` | counter of body bytes |
 /// | `http_requests_in_flight` | | gauge |
 /// | `process_cpu_seconds_total` | | counter, of the whole process |
@@ -61,7 +73,7 @@ struct MetricsRegistry {
     sources: Mutex<Vec<Arc<MetricsSource>>>,
 }
 
-type MetricsSource = dyn Fn(&mut PrometheusText) + Send + Sync;
+type MetricsSource = dyn Fn(&mut MetricSamples) + Send + Sync;
 
 /// The metrics of one worker, which only that worker writes.
 #[derive(Default)]
@@ -79,11 +91,8 @@ struct SeriesLabels {
 
 #[derive(Default)]
 struct Series {
-    count: AtomicU64,
     bytes: AtomicU64,
-    nanoseconds: AtomicU64,
-    /// The number of durations between a bound and the one before it.
-    buckets: [AtomicU64; BOUNDS.len()],
+    durations: DurationHistogram,
 }
 
 /// The metrics of this thread, with an index of its series.
@@ -130,9 +139,9 @@ impl Metrics {
     }
 
     /// Adds the metrics of another part, such as a queue of jobs:
-    /// `metrics.with(move |text| Jobs::write_metrics([&jobs], text))`.
+    /// `metrics.with(move |samples| Jobs::add_metrics([&jobs], samples))`.
     #[must_use]
-    pub fn with(self, source: impl Fn(&mut PrometheusText) + Send + Sync + 'static) -> Self {
+    pub fn with(self, source: impl Fn(&mut MetricSamples) + Send + Sync + 'static) -> Self {
         lock(&self.0.sources).push(Arc::new(source));
         self
     }
@@ -142,8 +151,8 @@ impl Metrics {
         MetricsHandler(self.clone())
     }
 
-    /// The metrics in the text format.
-    pub fn render(&self) -> String {
+    /// The metrics now.
+    pub fn samples(&self) -> MetricSamples {
         let workers = lock(&self.0.workers).clone();
         let mut sums: BTreeMap<SeriesLabels, SeriesSum> = BTreeMap::new();
         let mut in_flight = 0;
@@ -153,12 +162,28 @@ impl Metrics {
                 sums.entry(labels.clone()).or_default().add(series);
             }
         }
-        let mut text = prometheus_text(&sums, in_flight);
+        let mut samples = MetricSamples::new();
+        samples.add(&IN_FLIGHT, u64::try_from(in_flight).unwrap_or(0));
+        for definition in [&REQUESTS, &RESPONSE_BYTES, &DURATIONS] {
+            samples.of(definition);
+        }
+        for (labels, sum) in sums {
+            let count = sum.durations.count();
+            samples.of(&REQUESTS).add(labels.values(), count);
+            samples.of(&RESPONSE_BYTES).add(labels.values(), sum.bytes);
+            samples.of(&DURATIONS).add(labels.values(), sum.durations);
+        }
+        add_process_metrics(&mut samples);
         let sources = lock(&self.0.sources).clone();
         for source in sources {
-            source(&mut text);
+            source(&mut samples);
         }
-        text.into_string()
+        samples
+    }
+
+    /// The metrics in a text format.
+    pub fn render(&self, format: MetricFormat) -> String {
+        format.write(self.samples())
     }
 
     /// The metrics of this worker.
@@ -213,17 +238,19 @@ pub struct MetricsHandler(Metrics);
 
 #[diagnostic::do_not_recommend]
 impl Handler<()> for MetricsHandler {
-    fn call(&self, _: Request, _: &Matched<'_>) -> ResponseFuture {
+    fn call(&self, request: Request, _: &Matched<'_>) -> ResponseFuture {
+        let format = MetricFormat::accepted(request.headers().get_str("accept"));
         Response::new(StatusCode::OK)
             .with_header(
                 &header::CONTENT_TYPE,
-                &HeaderValue::from_static(PROMETHEUS_MEDIA_TYPE),
+                &HeaderValue::from_static(format.media_type()),
             )
+            .with_header(&header::VARY, &HeaderValue::from_static("Accept"))
             .with_header(
                 &header::CACHE_CONTROL,
                 &HeaderValue::from_static("no-store"),
             )
-            .with_body(self.0.render())
+            .with_body(self.0.render(format))
             .into()
     }
 }
@@ -274,83 +301,29 @@ impl Drop for RequestInFlight {
 
 impl Series {
     fn count(&self, bytes: u64, duration: Duration) {
-        let seconds = duration.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
-        if let Some(bucket) = bucket.and_then(|bucket| self.buckets.get(bucket)) {
-            raise(bucket, 1);
-        }
-        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        raise(&self.nanoseconds, nanoseconds);
         raise(&self.bytes, bytes);
-        raise(&self.count, 1);
+        self.durations.observe(duration);
     }
 }
 
 /// The sum of a series over all workers.
 #[derive(Default)]
 struct SeriesSum {
-    count: u64,
     bytes: u64,
-    nanoseconds: u64,
-    buckets: [u64; BOUNDS.len()],
+    durations: HistogramReading,
 }
 
 impl SeriesSum {
     fn add(&mut self, series: &Series) {
-        self.count += series.count.load(Ordering::Relaxed);
         self.bytes += series.bytes.load(Ordering::Relaxed);
-        self.nanoseconds += series.nanoseconds.load(Ordering::Relaxed);
-        for (sum, bucket) in self.buckets.iter_mut().zip(&series.buckets) {
-            *sum += bucket.load(Ordering::Relaxed);
-        }
+        self.durations.add(&series.durations.read());
     }
 }
 
 impl SeriesLabels {
-    fn to_metric_labels(&self) -> MetricLabels {
-        MetricLabels::new()
-            .with("method", self.method)
-            .with("route", &self.route)
-            .with("status", self.status)
+    fn values(&self) -> [LabelValue; 3] {
+        [self.method.into(), (&self.route).into(), self.status.into()]
     }
-}
-
-fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> PrometheusText {
-    let series: Vec<_> = sums
-        .iter()
-        .map(|(labels, sum)| (labels.to_metric_labels(), sum))
-        .collect();
-    let mut text = PrometheusText::new();
-    let name = "http_requests_total";
-    text.metric(name, MetricType::Counter, Some("Completed requests."));
-    for (labels, sum) in &series {
-        text.sample(name, labels, sum.count);
-    }
-    let name = "http_response_bytes_total";
-    text.metric(
-        name,
-        MetricType::Counter,
-        Some("Bytes of response bodies that were sent."),
-    );
-    for (labels, sum) in &series {
-        text.sample(name, labels, sum.bytes);
-    }
-    let name = "http_request_duration_seconds";
-    text.metric(
-        name,
-        MetricType::Histogram,
-        Some("Time from the head of a request to the end of its response."),
-    );
-    for (labels, sum) in &series {
-        let buckets = BOUNDS.into_iter().zip(sum.buckets);
-        let seconds = Duration::from_nanos(sum.nanoseconds).as_secs_f64();
-        text.histogram(name, labels, buckets, seconds, sum.count);
-    }
-    let name = "http_requests_in_flight";
-    text.metric(name, MetricType::Gauge, Some("Requests in progress."));
-    text.sample(name, &MetricLabels::new(), in_flight);
-    write_process_metrics(&mut text);
-    text
 }
 
 /// The name of a registered method, else `OTHER`.

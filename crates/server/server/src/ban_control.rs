@@ -7,6 +7,7 @@ use apus_access::{Ban, BanBook, BanSettings, BannedNetwork, Bans};
 use apus_conditions::NetworkSet;
 use apus_config::BanPlan;
 use apus_http::Network;
+use apus_metrics::MetricSamples;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::ban_lists::BanLists;
 use crate::saved_file::{SavedFile, SavedFileWords};
+use crate::server_metrics::add_bans;
 use crate::site_admin::written;
 use crate::state_folder::StateFolder;
 
@@ -225,6 +227,12 @@ impl BanControl {
     }
 
     /// How many bans there are, and what they did.
+    /// Adds the metrics of bans.
+    pub(crate) fn add_metrics(&self, samples: &mut MetricSamples) {
+        let refused = self.bans.refused_requests();
+        add_bans(self.book.len(), self.lists.len(), refused, samples);
+    }
+
     pub(crate) fn status(&self) -> Value {
         json!({
             "bans": self.book.len(),

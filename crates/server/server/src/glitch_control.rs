@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::server_metrics::add_glitches;
 use apus_access::{GlitchSettings, Glitches};
 use apus_conditions::NetworkSet;
 use apus_config::GlobalPlan;
 use apus_http::Glitch;
+use apus_metrics::MetricSamples;
 use apus_net::Engine;
 use serde_json::{Map, Value, json};
 use tracing::warn;
@@ -51,6 +53,11 @@ impl GlitchControl {
     }
 
     /// How many glitches of each kind were counted, and how many clients are remembered.
+    /// Adds the metrics of glitches.
+    pub(crate) fn add_metrics(&self, samples: &mut MetricSamples) {
+        add_glitches(&self.glitches, samples);
+    }
+
     pub(crate) fn status(&self) -> Value {
         let counted: Map<String, Value> = Glitch::ALL
             .into_iter()

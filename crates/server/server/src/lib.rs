@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_server;
 pub mod application_log;
 pub mod assemble;
 mod ban_control;
@@ -57,6 +58,7 @@ mod quota_control;
 mod run;
 mod saved_file;
 mod serve_error;
+mod server_metrics;
 mod signals;
 mod site_admin;
 mod source;

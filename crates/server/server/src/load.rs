@@ -15,12 +15,13 @@ use apus_acme::{
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
+use apus_metrics::MetricSamples;
 use apus_net::tls::TicketSecrets;
 use apus_net::{Http3Secret, SystemAccount};
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_private_files::{PrivateFiles, register};
-use apus_sites::{ChallengeStates, RuleCounters, TrafficWatch};
+use apus_sites::{ChallengeStates, RuleCount, RuleCounters, SiteMetrics, TrafficWatch};
 use apus_transport::tls::KeyLogFile;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
@@ -34,6 +35,7 @@ use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, IssuedCertificate, LoadedByRoot};
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
 use crate::maintenance::MaintenanceSwitches;
+use crate::server_metrics;
 use crate::source::ConfigSource;
 use crate::state_folder::StateFolder;
 use apus_access_log::AccessLogs;
@@ -69,6 +71,7 @@ pub(crate) struct PlanLoader {
     rule_counters: RuleCounters,
     /// Where requests are counted while somebody watches.
     traffic: TrafficWatch,
+    site_metrics: SiteMetrics,
     /// What limits have counted, which a reload keeps.
     limits: Arc<LimitStates>,
     /// The keys of tokens that were fetched.
@@ -177,6 +180,7 @@ impl PlanLoader {
             tickets: Arc::default(),
             rule_counters: RuleCounters::default(),
             traffic: TrafficWatch::default(),
+            site_metrics: SiteMetrics::default(),
             limits: Arc::default(),
             key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
@@ -216,9 +220,19 @@ impl PlanLoader {
         &self.traffic
     }
 
+    /// Where the requests of sites are counted.
+    pub(crate) fn site_metrics(&self) -> &SiteMetrics {
+        &self.site_metrics
+    }
+
+    /// What the challenges of sites did.
+    pub(crate) fn challenge_states(&self) -> &ChallengeStates {
+        &self.challenge_states
+    }
+
     /// How often each rule of a configuration applied.
-    pub(crate) fn rules_status(&self, config: &config::ServerPlan) -> Value {
-        let mut counts = Vec::new();
+    pub(crate) fn rule_counts(&self, config: &config::ServerPlan) -> Vec<RuleCount> {
+        let mut counts: Vec<(String, Vec<RuleCount>)> = Vec::new();
         for rules in config.rules() {
             let place = rules.place().to_owned();
             let rules = rules.clone().counters(&self.rule_counters);
@@ -228,8 +242,14 @@ impl PlanLoader {
             }
             counts.push((place, rules.counts()));
         }
-        let counts = counts.iter().flat_map(|(_, counts)| counts);
+        counts.into_iter().flat_map(|(_, counts)| counts).collect()
+    }
+
+    /// How often each rule of a configuration applied, as JSON.
+    pub(crate) fn rules_status(&self, config: &config::ServerPlan) -> Value {
+        let counts = self.rule_counts(config);
         counts
+            .iter()
             .map(|count| {
                 json!({
                     "place": &*count.place,
@@ -367,6 +387,14 @@ impl PlanLoader {
     }
 
     /// The status of the cache; null without one.
+    /// Adds the metrics of the cache, if there is one.
+    pub(crate) fn add_cache_metrics(&self, samples: &mut MetricSamples) {
+        if let Some(open) = self.cache.borrow().as_ref() {
+            let has_disk = open.store.disk.is_some();
+            server_metrics::add_cache(&open.cache.statistics(), has_disk, samples);
+        }
+    }
+
     pub(crate) fn cache_status(&self) -> Value {
         let open = self.cache.borrow();
         open.as_ref().map_or(Value::Null, |open| {
@@ -485,6 +513,7 @@ impl PlanLoader {
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
             traffic: &self.traffic,
+            metrics: &self.site_metrics,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
@@ -559,6 +588,7 @@ impl PlanLoader {
             tickets: &self.tickets,
             rule_counters: &self.rule_counters,
             traffic: &self.traffic,
+            metrics: &self.site_metrics,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),

@@ -10,9 +10,10 @@ use apus_access::{Bans, Glitches};
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
-    MaintenanceChange, NodeChange, PurgeScope, StartTime, socket_path,
+    MaintenanceChange, NodeChange, PurgeScope, StartTime, add_engine_metrics, socket_path,
 };
 use apus_http::ResponseMemory;
+use apus_metrics::{MetricFormat, MetricSamples};
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
 use apus_php::WorkerPool;
 use apus_php::plan::WorkerPoolPlan;
@@ -26,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
+use crate::admin_server::AdminServer;
 use crate::application_log::ApplicationLog;
 use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
@@ -41,6 +43,7 @@ use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
+use crate::server_metrics;
 use crate::signals::ServerSignals;
 use crate::site_admin;
 use crate::source::ConfigSource;
@@ -179,6 +182,7 @@ struct ControlThread {
     bans: BanControl,
     glitches: GlitchControl,
     quotas: QuotaControl,
+    admin: AdminServer,
     traffic: TrafficLease,
     reloads: u64,
     last_failure: Option<String>,
@@ -296,6 +300,7 @@ impl ControlThread {
         let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
+        let mut admin = AdminServer::new(control.queue(), binder.clone());
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
         let mut start = Engine::start_with(plan, binder.clone());
@@ -309,6 +314,9 @@ impl ControlThread {
             start = Engine::start_with(plan, binder.clone());
         }
         let engine = start.map_err(|error| ServeError::start(error, &listening))?;
+        admin
+            .apply(config.global.admin.as_ref())
+            .map_err(|error| ServeError::start(error, &listening))?;
         let urls: Vec<String> = engine
             .status()
             .listening
@@ -363,6 +371,7 @@ impl ControlThread {
             bans,
             glitches,
             quotas,
+            admin,
             traffic,
             reloads: 0,
             last_failure: None,
@@ -394,6 +403,10 @@ impl ControlThread {
                 ServerEvent::ControlRequest(mut exchange) => {
                     let response = match exchange.request() {
                         ControlRequest::Status => ControlResponse::Done(self.status()),
+                        ControlRequest::Metrics { format } => {
+                            let format = MetricFormat::from(*format);
+                            ControlResponse::Done(json!({ "text": format.write(self.metrics()) }))
+                        }
                         ControlRequest::Reload => self.reload().await,
                         ControlRequest::Upstream {
                             group,
@@ -438,7 +451,7 @@ impl ControlThread {
                             break;
                         }
                     };
-                    exchange.respond(&response).await;
+                    exchange.respond(response).await;
                 }
             }
         }
@@ -685,7 +698,16 @@ impl ControlThread {
             warnings += "another `user` or `group` needs a restart\n";
         }
         self.logging.set_level(Some(loaded.log_level))?;
+        if let Err(error) = self.admin.apply(loaded.config.global.admin.as_ref()) {
+            self.loader.pools().retain(&self.loaded.pools).await;
+            return Err(ServeError::start(error, &loaded.listening));
+        }
         if let Err(error) = self.put_in_force(loaded.plan, loaded.groups).await {
+            // What served before can serve again.
+            let before = self.loaded.config.global.admin.as_ref();
+            if let Err(error) = self.admin.apply(before) {
+                error!(%error, "the address of the operator cannot be used any more");
+            }
             self.loader.pools().retain(&self.loaded.pools).await;
             return Err(ServeError::start(error, &loaded.listening));
         }
@@ -718,6 +740,11 @@ impl ControlThread {
         let credentials = &loaded.recording.files;
         if (self.loaded.recording.files.with_credentials_of(credentials)).is_some() {
             changes.push("files of certificates or credentials changed".to_owned());
+        }
+        let sites = loaded.config.sites.iter().map(|site| &*site.name);
+        match &loaded.config.global.metrics {
+            Some(_) => self.loader.site_metrics().retain(sites),
+            None => self.loader.site_metrics().retain([]),
         }
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
@@ -792,6 +819,7 @@ impl ControlThread {
                 mut exchange = self.control.next() => match exchange.request() {
                     ControlRequest::Stop => waiting.push(exchange),
                     ControlRequest::Status
+                    | ControlRequest::Metrics { .. }
                     | ControlRequest::Reload
                     | ControlRequest::Upstream { .. }
                     | ControlRequest::RenewCertificate { .. }
@@ -806,7 +834,7 @@ impl ControlThread {
                     | ControlRequest::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
-                        exchange.respond(&ControlResponse::Failed { message, details }).await;
+                        exchange.respond(ControlResponse::Failed { message, details }).await;
                     }
                 },
             }
@@ -825,7 +853,7 @@ impl ControlThread {
             key_log.flush();
         }
         for exchange in &mut waiting {
-            exchange.respond(&ControlResponse::Done(json!({}))).await;
+            exchange.respond(ControlResponse::Done(json!({}))).await;
         }
         // Clients of the control socket wait until their connection is closed, which the end of the
         // process does.
@@ -848,6 +876,31 @@ impl ControlThread {
         }
     }
 
+    /// The metrics of all parts.
+    fn metrics(&self) -> MetricSamples {
+        let config = &self.loaded.config;
+        let mut samples = server_metrics::samples();
+        if let Some(metrics) = &config.global.metrics {
+            let sites = self.loader.site_metrics();
+            sites.add_to(metrics.max_sites, &mut samples);
+        }
+        add_engine_metrics(self.started, &self.engine, &mut samples);
+        server_metrics::add_server(self.reloads, self.last_failure.is_some(), &mut samples);
+        server_metrics::add_logs(&self.log_writer.counts(), &mut samples);
+        server_metrics::add_certificates(&self.certificates.status(), &mut samples);
+        server_metrics::add_upstreams(self.loader.upstreams(), &mut samples);
+        server_metrics::add_pools(self.loader.pools(), &mut samples);
+        server_metrics::add_rules(&self.loader.rule_counts(config), &mut samples);
+        server_metrics::add_limits(config, &mut samples);
+        let challenges = self.loader.challenge_states();
+        server_metrics::add_challenges(config, challenges, &mut samples);
+        server_metrics::add_bots(&config.global.bots.bots.counts(), &mut samples);
+        self.loader.add_cache_metrics(&mut samples);
+        self.bans.add_metrics(&mut samples);
+        self.glitches.add_metrics(&mut samples);
+        samples
+    }
+
     fn status(&self) -> Value {
         let access_logs: Vec<Value> = self
             .log_writer
@@ -865,6 +918,7 @@ impl ControlThread {
         let own = [
             ("reloads", self.reloads.into()),
             ("last_reload_failure", self.last_failure.clone().into()),
+            ("admin_listening", self.admin.listening().into()),
             ("access_logs", access_logs.into()),
             ("php", pool_status::status(self.loader.pools())),
             ("upstreams", upstream_admin::status(self.loader.upstreams())),

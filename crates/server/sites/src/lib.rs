@@ -19,7 +19,7 @@
 //! `bot_sites` finds out before all this which bot a request is from.
 //!
 //! `preset` has the presets (for PHP applications: `preset::php`). `observe` tells the access log of the end of a
-//! response, and `traffic` counts it while somebody watches.
+//! response, `site_metrics` counts it, and so does `traffic` while somebody watches.
 //!
 //! # Decisions
 //!
@@ -57,6 +57,7 @@ mod rules;
 mod serve;
 mod settings;
 mod site;
+mod site_metrics;
 mod template;
 mod traffic;
 mod variable;
@@ -89,6 +90,7 @@ pub use rewrite::{
 pub use rules::{InvalidRule, Rule, RuleAction, RuleCount, RuleCounters, Rules};
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
+pub use site_metrics::{SITE_METRICS, SiteMetrics};
 pub use template::{InvalidTemplate, Template, TryFilesTemplate};
 pub use traffic::{TrafficClient, TrafficCounts, TrafficPath, TrafficReading, TrafficWatch};
 pub use variable::{RequestVariable, VariableDescription, VariableSink};

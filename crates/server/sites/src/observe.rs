@@ -164,6 +164,7 @@ impl Drop for RequestObservation {
             body_bytes: 0,
             bytes: 0,
             duration: coarse_now().saturating_duration_since(self.since),
+            first_byte: None,
             outcome,
             origin: None,
             cache: None,

@@ -12,6 +12,7 @@ use super::observe::Observer;
 use super::respond::ReturnHandler;
 use super::rules::Rules;
 use super::settings::LocationSettings;
+use super::site_metrics::SiteMetrics;
 use super::traffic::TrafficWatch;
 use apus_compress::Compression;
 use apus_files::Files;
@@ -34,6 +35,7 @@ pub struct Site {
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) observed_when: Option<Condition>,
     pub(super) traffic: Option<TrafficWatch>,
+    pub(super) metrics: Option<SiteMetrics>,
     pub(super) rules: Vec<Rules>,
     pub(super) maps: Option<RequestMaps>,
     pub(super) limits: Option<RequestLimits>,
@@ -78,6 +80,7 @@ impl Site {
             observer: None,
             observed_when: None,
             traffic: None,
+            metrics: None,
             rules: Vec::new(),
             maps: None,
             limits: None,
@@ -205,6 +208,13 @@ impl Site {
     #[must_use]
     pub fn traffic(mut self, watch: &TrafficWatch) -> Self {
         self.traffic = Some(watch.clone());
+        self
+    }
+
+    /// Counts the site's requests for metrics.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &SiteMetrics) -> Self {
+        self.metrics = Some(metrics.clone());
         self
     }
 }

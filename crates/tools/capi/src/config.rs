@@ -18,7 +18,9 @@ use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
 use apus_server::{MaintenanceSwitches, ban_settings};
-use apus_sites::{BanResult, Bans, ChallengeStates, MaintenanceState, RuleCounters, TrafficWatch};
+use apus_sites::{
+    BanResult, Bans, ChallengeStates, MaintenanceState, RuleCounters, SiteMetrics, TrafficWatch,
+};
 
 use crate::background;
 use crate::error::{ApusStatus, CallError};
@@ -135,6 +137,7 @@ fn engine_plan(plan: &ServerPlan, shared: &ConfigState) -> Result<EnginePlan, Ca
         tickets: &Arc::default(),
         rule_counters: &shared.rule_counters,
         traffic: &TrafficWatch::default(),
+        metrics: &SiteMetrics::default(),
     };
     let engine = assemble(plan, resources).map_err(failed)?;
     if !plan.upstreams.is_empty() {

@@ -254,6 +254,7 @@ impl ServerSettings {
                 listeners,
                 http3_secret: None,
                 client_filter: None,
+                is_secondary: false,
             },
             workers,
             routes,

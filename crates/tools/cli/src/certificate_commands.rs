@@ -13,8 +13,7 @@ use apus_server::{
 use serde_json::{Value, json};
 
 use crate::arguments::{CertCommand, CertificateFolder, RevocationArgument, RunningServer};
-use crate::metrics::names;
-use crate::output::{self, print, print_error, print_json};
+use crate::output::{self, names, print, print_error, print_json};
 use crate::{CommandError, find, run_ask, send};
 
 /// The interval in which the state of an order is looked at.

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
-//! there, its work in apus-server, apus-dev or apus-bench. `output`, `metrics`, `live_view`, `traffic_view`: what is printed.
+//! there, its work in apus-server, apus-dev or apus-bench. `output`, `live_view`, `traffic_view`: what is printed.
 //! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `limit_commands`: `apus limit`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
@@ -35,7 +35,6 @@ mod limit_commands;
 mod live_view;
 mod load_course;
 mod manual;
-mod metrics;
 mod new;
 mod other_generators;
 mod output;
@@ -412,9 +411,11 @@ fn send(
 }
 
 fn run_metrics(running: &RunningServer) -> Result<(), CommandError> {
-    match send(running, &control::ControlRequest::Status)? {
-        control::ControlResponse::Done(status) => {
-            print(metrics::exposition(&status).as_bytes());
+    let format = control::MetricsFormat::Prometheus;
+    match send(running, &control::ControlRequest::Metrics { format })? {
+        control::ControlResponse::Done(answer) => {
+            let text = answer.get("text").and_then(serde_json::Value::as_str);
+            print(text.unwrap_or_default().as_bytes());
             Ok(())
         }
         control::ControlResponse::Failed { message, .. } => {

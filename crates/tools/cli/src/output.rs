@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal, Write};
 use apus_server::{Explanation, control};
 use serde_json::Value;
 
-use crate::metrics::names;
 use crate::site_list;
 
 /// Prints to standard output. Ignores errors: a reader such as `head` may have closed it.
@@ -693,6 +692,17 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         let _ = writeln!(out, "{:<10}{length} bytes", "body");
     }
     out
+}
+
+/// The names of a certificate.
+pub(crate) fn names(certificate: &Value) -> String {
+    let names = certificate.get("names").and_then(Value::as_array);
+    let names: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    names.join(" ")
 }
 
 #[cfg(test)]

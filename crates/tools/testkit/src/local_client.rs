@@ -50,9 +50,7 @@ impl LocalClient {
             completion.body_bytes = reply.content.len() as u64;
             completion.bytes = completion.body_bytes;
             completion.duration = started.elapsed();
-            for observer in observers {
-                observer(&completion);
-            }
+            observers.notify(&completion);
             reply
         })
     }
@@ -73,6 +71,7 @@ impl LocalClient {
             body_bytes: 0,
             bytes: 0,
             duration: Duration::ZERO,
+            first_byte: None,
             outcome: ResponseOutcome::Complete,
             origin: response.origin().cloned(),
             cache: None,

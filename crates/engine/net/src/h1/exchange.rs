@@ -225,8 +225,13 @@ impl Http1Connection<'_> {
             }
             framing => match self.append_small_body(&body) {
                 Some(sent) => Ok(sent),
-                // Boxed: the future of a connection does not contain the future of a large body.
-                None => Box::pin(self.send_body(body, framing, request_body)).await,
+                None => {
+                    if response.is_observed() {
+                        self.first_byte = Some(self.arrived.elapsed());
+                    }
+                    // Boxed: the future of a connection does not contain the future of a large body.
+                    Box::pin(self.send_body(body, framing, request_body)).await
+                }
             },
         };
         let outcome = match &body_bytes {
@@ -244,6 +249,7 @@ impl Http1Connection<'_> {
                 body_bytes: sent,
                 bytes: head_bytes + self.framing_bytes + sent,
                 duration: Duration::ZERO,
+                first_byte: self.first_byte.take(),
                 outcome,
                 origin: None,
                 cache: None,
@@ -301,6 +307,7 @@ impl Http1Connection<'_> {
                 body_bytes: 0,
                 bytes: 0,
                 duration: Duration::ZERO,
+                first_byte: None,
                 outcome: ResponseOutcome::Complete,
                 origin: None,
                 cache: None,

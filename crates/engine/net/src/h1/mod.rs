@@ -58,6 +58,8 @@ pub(crate) struct Http1Connection<'a> {
     send_rate: SendRate,
     /// The responses in `out` whose completion is to be reported when they have left.
     completions: Vec<PendingCompletion>,
+    /// When the head of the current response was encoded, if its body is sent later.
+    first_byte: Option<Duration>,
     /// When the first byte of the current head arrived.
     arrived: Instant,
     requests: u64,
@@ -117,6 +119,7 @@ impl<'a> Http1Connection<'a> {
             sent: 0,
             send_rate: SendRate::default(),
             completions: Vec::new(),
+            first_byte: None,
             arrived: Instant::now(),
             requests: 0,
             interims: InterimQueue::default(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use apus_codec::h1::BodyFraming;
 use apus_http::{
-    Completion, FileRange, Headers, ResponseHead, ResponseOutcome, SealedMemory, StatusCode,
+    Completion, FileRange, Headers, ResponseHead, ResponseObservers, ResponseOutcome, SealedMemory,
+    StatusCode,
 };
 use apus_transport::TICK;
 use apus_transport::file::{is_cached, read_away, read_cached, read_cold};
@@ -25,11 +26,9 @@ pub(super) const MAX_COPY: usize = 4 * 1024;
 // worker.
 const FILE_TURN: u64 = 1024 * 1024;
 
-type Observer = Box<dyn FnOnce(&Completion)>;
-
 /// A response whose last bytes are encoded, and the observers of its completion.
 pub(super) struct PendingCompletion {
-    observers: Vec<Observer>,
+    observers: ResponseObservers,
     completion: Completion,
 }
 
@@ -386,7 +385,7 @@ impl Http1Connection<'_> {
     }
 
     /// Adds a response that was encoded to its end, to be reported when it has left.
-    pub(super) fn add_completion(&mut self, observers: Vec<Observer>, completion: Completion) {
+    pub(super) fn add_completion(&mut self, observers: ResponseObservers, completion: Completion) {
         let outcome = completion.outcome;
         self.completions.push(PendingCompletion {
             observers,
@@ -427,8 +426,6 @@ enum FileSendError {
 impl PendingCompletion {
     fn notify(mut self, duration: Duration) {
         self.completion.duration = duration;
-        for observer in self.observers {
-            observer(&self.completion);
-        }
+        self.observers.notify(&self.completion);
     }
 }

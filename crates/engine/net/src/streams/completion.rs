@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use apus_http::{Completion, Response, ResponseOutcome, StatusCode};
-
-type Observer = Box<dyn FnOnce(&Completion)>;
+use apus_http::{Completion, Response, ResponseObservers, ResponseOutcome, StatusCode};
 
 /// The observers of a response's completion, and its data so far.
 pub(crate) struct CompletionObservers {
-    observers: Vec<Observer>,
+    observers: ResponseObservers,
     completion: Completion,
     arrived: Instant,
     /// When the transport had the whole response, if that is known.
@@ -17,7 +15,7 @@ pub(crate) struct CompletionObservers {
 
 impl CompletionObservers {
     /// Takes the observers of `response`; mostly there are none.
-    pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
+    pub(super) fn of(response: &mut Response, arrived: Option<Instant>) -> Option<Box<Self>> {
         response.is_observed().then(|| {
             Box::new(Self {
                 observers: response.take_observers(),
@@ -26,11 +24,12 @@ impl CompletionObservers {
                     body_bytes: 0,
                     bytes: 0,
                     duration: Duration::ZERO,
+                    first_byte: None,
                     outcome: ResponseOutcome::Complete,
                     origin: None,
                     cache: None,
                 },
-                arrived,
+                arrived: arrived.unwrap_or_else(Instant::now),
                 sent_in: None,
             })
         })
@@ -39,6 +38,11 @@ impl CompletionObservers {
     pub(super) fn sent_head(&mut self, status: StatusCode, bytes: u64) {
         self.completion.status = status;
         self.completion.bytes += bytes;
+    }
+
+    /// Notes that the head is sent before the body.
+    pub(super) fn note_first_byte(&mut self) {
+        self.completion.first_byte = Some(self.arrived.elapsed());
     }
 
     /// Counts data, and its framing.
@@ -57,8 +61,6 @@ impl CompletionObservers {
     pub(crate) fn notify(mut self, outcome: ResponseOutcome) {
         self.completion.outcome = outcome;
         self.completion.duration = self.sent_in.unwrap_or_else(|| self.arrived.elapsed());
-        for observer in self.observers {
-            observer(&self.completion);
-        }
+        self.observers.notify(&self.completion);
     }
 }

@@ -46,6 +46,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         };
         self.alt_svc.prepare(&request.head.headers, self.listener);
         let stream = self.streams.enter(key);
+        stream.arrived = Some(self.arrived);
         stream.kind = kind;
         stream.request_body = request_body;
         stream.moved_at = self.worker.clock.ticks();
@@ -75,7 +76,9 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             self.note_glitch(Glitch::Protocol);
         }
         tracing::debug!(peer = %self.info.peer, error = %why, "refused a request");
-        self.streams.enter(key).moved_at = self.worker.clock.ticks();
+        let stream = self.streams.enter(key);
+        stream.arrived = Some(self.arrived);
+        stream.moved_at = self.worker.clock.ticks();
         let reason = status.canonical_reason().unwrap_or_default();
         let text = format!("{} {reason}: {why}\n", status.as_u16());
         self.respond(key, Response::text(status, text));

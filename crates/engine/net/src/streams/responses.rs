@@ -107,7 +107,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             }
             refuse_without_tunnel(&mut response, stream.kind);
         }
-        let mut observed = CompletionObservers::of(&mut response, self.arrived);
+        let mut observed = CompletionObservers::of(&mut response, stream.arrived);
         let body = match tunnel {
             Some(_) => Body::Empty,
             None => response.take_body_to_send(),
@@ -128,6 +128,9 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         drop(server);
         if let Some(observed) = &mut observed {
             observed.sent_head(response.status(), head_bytes);
+            if matches!(&body, Body::Stream(_) | Body::File(_)) || tunnel.is_some() {
+                observed.note_first_byte();
+            }
         }
         stream.moved_at = self.worker.clock.ticks();
         stream.observed = observed;
@@ -251,8 +254,9 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
     #[cold]
     fn reset_unsent(&mut self, key: P::Key, mut response: Response) {
         self.protocol.reset(key, ResetReason::Unsent);
-        self.streams.remove(key);
-        if let Some(mut observed) = CompletionObservers::of(&mut response, self.arrived) {
+        let stream = self.streams.remove(key);
+        let arrived = stream.and_then(|stream| stream.arrived);
+        if let Some(mut observed) = CompletionObservers::of(&mut response, arrived) {
             observed.sent_head(response.status(), 0);
             observed.notify(ResponseOutcome::Complete);
         }

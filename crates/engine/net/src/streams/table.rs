@@ -5,6 +5,8 @@ use std::io;
 use std::pin::Pin;
 
 use apus_codec::messages::RequestKind;
+use std::time::Instant;
+
 use apus_http::{BodyStream, Response};
 use apus_transport::BodyChunk;
 use bytes::Bytes;
@@ -34,6 +36,8 @@ pub(super) struct ServerStream {
     pub(super) left: Option<u64>,
     pub(super) request_body: Option<Box<StreamRequestBody>>,
     pub(super) observed: Option<Box<CompletionObservers>>,
+    /// When its head arrived.
+    pub(super) arrived: Option<Instant>,
     /// The tick at which it last received or sent data.
     pub(super) moved_at: u32,
     /// The bytes of the body that were sent.

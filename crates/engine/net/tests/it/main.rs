@@ -5,6 +5,8 @@ mod bodies;
 #[cfg(test)]
 mod descriptors;
 #[cfg(test)]
+mod durations;
+#[cfg(test)]
 mod embedded;
 #[cfg(test)]
 mod framing;

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::path::Path;
 
 use apus_control::{
-    ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime, status,
+    ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime, add_engine_metrics,
+    status,
 };
 use apus_http::RouteInfo;
+use apus_metrics::{MetricFormat, MetricSamples};
 use serde_json::{Value, json};
 
 use super::controlled_server::ControlledServer;
@@ -43,6 +45,10 @@ impl ApplicationSocket {
         let SocketRequest(mut exchange) = request;
         let response = match exchange.request() {
             ControlRequest::Status => ControlResponse::Done(self.status(&server)),
+            ControlRequest::Metrics { format } => {
+                let format = MetricFormat::from(*format);
+                ControlResponse::Done(json!({ "text": format.write(self.metrics(&server)) }))
+            }
             ControlRequest::Reload => failed(
                 "an application has no configuration to reload: stop it and start the new version",
             ),
@@ -68,7 +74,15 @@ impl ApplicationSocket {
                 failed("an application does not support this command")
             }
         };
-        exchange.respond(&response).await;
+        exchange.respond(response).await;
+    }
+
+    fn metrics(&self, server: &ControlledServer<'_>) -> MetricSamples {
+        let mut samples = MetricSamples::new();
+        add_engine_metrics(self.started, server.engine, &mut samples);
+        #[cfg(feature = "jobs")]
+        apus_jobs::Jobs::add_metrics(server.queues, &mut samples);
+        samples
     }
 
     fn status(&self, server: &ControlledServer<'_>) -> Value {
@@ -97,12 +111,12 @@ impl SocketRequest {
 
     /// Responds that the server has stopped.
     pub(super) async fn respond_stopped(mut self) {
-        self.0.respond(&ControlResponse::Done(json!({}))).await;
+        self.0.respond(ControlResponse::Done(json!({}))).await;
     }
 
     /// Responds that the server is stopping, and does nothing else any more.
     pub(super) async fn refuse(mut self) {
-        self.0.respond(&failed("the application is stopping")).await;
+        self.0.respond(failed("the application is stopping")).await;
     }
 }
 

@@ -15,8 +15,8 @@ use apus_client::{
 };
 use apus_http::{
     Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
-    Method, Peer, Request, RequestParts, Response, ResponseOutcome, Service, StatusCode, Target,
-    Version,
+    Method, Peer, Request, RequestParts, Response, ResponseObservers, ResponseOutcome, Service,
+    StatusCode, Target, Version,
 };
 use bytes::Bytes;
 
@@ -171,6 +171,7 @@ fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body 
             body_bytes: 0,
             bytes: 0,
             duration: Duration::ZERO,
+            first_byte: None,
             outcome: ResponseOutcome::ClientGone,
             origin: response.origin().cloned(),
             cache: None,
@@ -179,11 +180,9 @@ fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body 
     })
 }
 
-type Observer = Box<dyn FnOnce(&Completion)>;
-
 struct ObservedBody {
     body: Body,
-    observers: Vec<Observer>,
+    observers: ResponseObservers,
     completion: Completion,
     started: Instant,
 }
@@ -215,9 +214,7 @@ impl Drop for ObservedBody {
     fn drop(&mut self) {
         self.completion.bytes = self.completion.body_bytes;
         self.completion.duration = self.started.elapsed();
-        for observer in self.observers.drain(..) {
-            observer(&self.completion);
-        }
+        std::mem::take(&mut self.observers).notify(&self.completion);
     }
 }
 

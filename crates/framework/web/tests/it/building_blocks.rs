@@ -236,6 +236,7 @@ impl Bench {
             tickets: &Arc::default(),
             rule_counters: &apus_sites::RuleCounters::default(),
             traffic: &apus_sites::TrafficWatch::default(),
+            metrics: &apus_sites::SiteMetrics::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

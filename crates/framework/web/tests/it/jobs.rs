@@ -52,7 +52,7 @@ fn a_server_does_jobs_and_shows_them() {
 
     let metrics = Metrics::new();
     let source = jobs.clone();
-    let metrics = metrics.with(move |text| Jobs::write_metrics([&source], text));
+    let metrics = metrics.with(move |samples| Jobs::add_metrics([&source], samples));
     let ready = Readiness::new().check("jobs", async move || jobs.counts().await);
     let app = App::new()
         .get("/metrics", metrics.handler())

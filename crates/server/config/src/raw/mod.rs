@@ -25,7 +25,7 @@ use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{EmailText, ExternalKey, ProviderText, StorageAddress};
-use super::string_type::origin::{DnsServer, FetchUrl, GroupName};
+use super::string_type::origin::{DnsServer, Domain, FetchUrl, GroupName};
 use super::string_type::{
     BotHost, FileMode, IdentityFieldName, ListenSpec, NetworkText, SiteHost, SitePath, TimeZoneName,
 };
@@ -133,6 +133,16 @@ keys! {
         /// The socket over which `apus reload`, `stop` and `status` reach the server. By default it
         /// is in the runtime folder of the system or of the user.
         control_socket: FilePath,
+        /// The addresses at which the operator reads metrics (`/metrics`) and the status (`/status`) over HTTP: `"127.0.0.1:9180"`,
+        /// `"[::1]:9180"`, `"unix:/path"` or `"systemd:name"`. By default there is none.
+        admin_listen: OneOrMore<ListenSpec> = OneOrMore::default(),
+        /// The networks whose clients may use `admin_listen`. By default `127.0.0.0/8`, `::1` and `unix:`.
+        admin_allow: OneOrMore<NetworkText> = OneOrMore::default(),
+        /// The names by which clients may use `admin_listen`, beside addresses and `localhost`, as `"apus.internal"`. Requests for others are
+        /// refused: a web page whose name resolves to this machine has its own name there.
+        admin_names: OneOrMore<Domain> = OneOrMore::default(),
+        /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen`.
+        metrics: Switch<SiteMetricKeys> = Switch::Off,
         /// Memory for small static files, per worker, in MB; the sites and locations with files
         /// share it evenly. The same amount again holds compressed variants, for all workers.
         static_cache_size: Megabytes<0, 1_000_000> = Megabytes::new(64),
@@ -268,6 +278,14 @@ keys! {
         /// Wireshark can decrypt what it records. Whoever reads the file can decrypt the traffic: it is for debugging. It is
         /// opened at the start and at each reload. The server does not read the environment variable `SSLKEYLOGFILE`.
         tls_key_log: FilePath,
+    }
+}
+
+keys! {
+    /// What is counted of sites.
+    pub(super) struct SiteMetricKeys {
+        /// How many sites have series of their own: those with most requests, which keep them. The others together are the site `other`.
+        sites: Int<1, 100_000> = Int(100),
     }
 }
 

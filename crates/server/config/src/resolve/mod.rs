@@ -2,6 +2,7 @@
 
 mod access;
 mod acme;
+mod admin;
 mod admission_check;
 mod bans;
 mod bots;
@@ -48,8 +49,8 @@ use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
-    AccessLogPlan, BanPlan, BotPlan, CacheStorePlan, GlitchPlan, GlobalPlan, ListenerPlan,
-    ServerPlan, SitePlan, UpstreamPlan,
+    AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, GlitchPlan, GlobalPlan,
+    ListenerPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 use super::raw;
 use super::source::{Setting, SourceSpan};
@@ -107,10 +108,12 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     if let Some(control) = &raw_global.control_socket {
         listen::check_control_socket(control, &file.sites.0, reader);
     }
+    let admin = admin::plan(&raw_global, &file.sites.0, reader);
     let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
     let glitches = glitches::plan(&raw_global, &file.sites.0, reader);
     let (bots, mut upstreams) = bots::plan(&raw_global, reader);
     let parts = GlobalParts {
+        admin,
         cache: cache.unwrap_or_default(),
         bans,
         glitches,
@@ -205,6 +208,7 @@ struct GlobalDefaults {
 
 /// Parts of the settings of the whole server that are resolved before.
 struct GlobalParts {
+    admin: Option<AdminPlan>,
     cache: CacheStorePlan,
     bans: BanPlan,
     glitches: GlitchPlan,
@@ -215,6 +219,7 @@ struct GlobalParts {
 fn global(
     raw: raw::Global,
     GlobalParts {
+        admin,
         cache,
         bans,
         glitches,
@@ -275,7 +280,9 @@ fn global(
         },
         h2c: *raw.h2c,
         account: account(raw.user.as_ref(), raw.group.as_ref(), reader),
+        metrics: admin::metrics(&raw, reader),
         control_socket: raw.control_socket.map(|path| path.value.0),
+        admin,
         cache,
         static_cache_bytes: raw.static_cache_size.value.0,
         response_memory_bytes: raw.response_memory.value.0,

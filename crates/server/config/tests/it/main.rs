@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod admin;
+#[cfg(test)]
 mod advice;
 #[cfg(test)]
 mod bots;

@@ -91,13 +91,12 @@ fn line(path: &str) -> String {
                 body_bytes: 4,
                 bytes: 100,
                 duration: std::time::Duration::from_micros(1234),
+                first_byte: None,
                 outcome: ResponseOutcome::Complete,
                 origin: None,
                 cache: None,
             };
-            for observer in response.take_observers() {
-                observer(&completion);
-            }
+            response.take_observers().notify(&completion);
         });
     })
 }

@@ -2,7 +2,7 @@
 
 use apus_handler::Path;
 use apus_http::{Request, StatusCode};
-use apus_layers::Metrics;
+use apus_layers::{MetricFormat, Metrics};
 use apus_testkit::{LocalClient, SocketClient, request_text, wait_until};
 
 use crate::harness::{Routes, Server, head};
@@ -17,9 +17,13 @@ fn app(metrics: &Metrics) -> Routes {
         .get("/panic", async || -> &'static str { panic!("on purpose") })
 }
 
+fn text(metrics: &Metrics) -> String {
+    metrics.render(MetricFormat::Prometheus)
+}
+
 /// Waits for a line, since requests are counted when they end.
 fn wait_for(metrics: &Metrics, line: &str) {
-    wait_until(line, || metrics.render().lines().any(|found| found == line));
+    wait_until(line, || text(metrics).lines().any(|found| found == line));
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn requests_are_counted_by_route_and_not_by_path() {
     ] {
         wait_for(&metrics, line);
     }
-    let text = metrics.render();
+    let text = text(&metrics);
     assert_eq!(text.matches("\nhttp_requests_total{").count(), 5, "{text}");
 }
 
@@ -115,7 +119,16 @@ fn the_handler_returns_the_text_format() {
             assert!(value <= 1.0, "{line}");
         }
     }
-    assert_eq!(buckets, 15);
+    assert_eq!(buckets, 20);
+    let openmetrics = ["accept: application/openmetrics-text;version=1.0.0"];
+    let reply = client.send(head("GET", "/metrics", &openmetrics));
+    assert!(
+        reply
+            .field("content-type")
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+    assert!(reply.text().ends_with("# EOF\n"));
 }
 
 #[test]
@@ -125,7 +138,7 @@ fn aborted_requests_are_counted() {
     let mut client = SocketClient::connect(server.address());
     client.send(request_text("GET", "/never", &[]));
     wait_until("a request in flight", || {
-        metrics.render().contains("http_requests_in_flight 1\n")
+        text(&metrics).contains("http_requests_in_flight 1\n")
     });
     drop(client);
     wait_for(

@@ -18,7 +18,8 @@ use apus_net::tls::{
 use apus_net::{ClientFilter, ClientRefusal, Http3Settings, ListenAddress, ListenerPlan};
 use apus_proxy::PathForm;
 use apus_sites::{
-    ChallengeStates, Location, LocationPattern, RuleCounters, Site, Sites, TrafficWatch,
+    ChallengeStates, Location, LocationPattern, RuleCounters, Site, SiteMetrics, Sites,
+    TrafficWatch,
 };
 use apus_transport::tls::Certificate;
 
@@ -51,6 +52,8 @@ pub struct ProcessResources<'a> {
     pub rule_counters: &'a RuleCounters,
     /// Where requests are counted while somebody watches.
     pub traffic: &'a TrafficWatch,
+    /// Where the requests of sites are counted for metrics, in plans that have them.
+    pub metrics: &'a SiteMetrics,
     /// The maintenance of sites by command.
     pub maintenance: &'a MaintenanceSwitches,
     /// What the challenges of sites remember.
@@ -87,6 +90,7 @@ pub fn assemble(
     let context = AssemblyContext {
         cache_bytes: cache_bytes(plan, &shared),
         resources,
+        counts_sites: plan.global.metrics.is_some(),
     };
     let sites = plan
         .sites
@@ -158,6 +162,7 @@ pub fn assemble(
         listeners,
         http3_secret: None,
         client_filter: client_filter(resources),
+        is_secondary: false,
     })
 }
 
@@ -349,6 +354,8 @@ struct AssemblyContext<'a> {
     /// The memory for the static files of each location, on each worker.
     cache_bytes: u64,
     resources: ProcessResources<'a>,
+    /// Whether requests are counted by site.
+    counts_sites: bool,
 }
 
 fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<Site> {
@@ -366,6 +373,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     }
     for rules in &plan.rules {
         site = site.rules(rules.clone().counters(context.resources.rule_counters));
+    }
+    if context.counts_sites {
+        site = site.metrics(context.resources.metrics);
     }
     if let Some(maps) = &plan.maps {
         site = site.maps(maps.clone());
@@ -531,6 +541,7 @@ mod tests {
             tickets: &Arc::default(),
             rule_counters: &RuleCounters::default(),
             traffic: &TrafficWatch::default(),
+            metrics: &SiteMetrics::default(),
             maintenance: &MaintenanceSwitches::default(),
             challenge_states: &ChallengeStates::default(),
             bans: None,

@@ -248,6 +248,9 @@ impl SiteState {
                 _ => observation.attach(&mut response),
             }
         }
+        if let (Some(metrics), Some(count)) = (&self.metrics, context.count) {
+            metrics.attach(count, context.route.location.get(), &mut response);
+        }
         self.spare_routes.put_back(context.route);
         response
     }

@@ -28,6 +28,7 @@ impl SiteState {
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: self.observe(&request),
+            count: self.count(&request),
             trace: Trace::of(&request),
             rules_since: self.rules_since(),
         };

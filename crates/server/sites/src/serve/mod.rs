@@ -26,8 +26,8 @@ use apus_handler::error_page::error_page;
 use apus_handler::rendering::ErrorRules;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{
-    ErrorFormat, RemoteUserSlot, Request, Response, ResponseFuture, RouteInfo, Service,
-    ServiceFactory, StatusCode, Version,
+    ErrorFormat, RemoteUserSlot, Request, Response, ResponseCount, ResponseFuture, RouteInfo,
+    Service, ServiceFactory, StatusCode, Version,
 };
 use apus_layers::{BrowserChallenge, ForceHttps, HstsField, Maintenance};
 
@@ -36,6 +36,7 @@ use super::observe::{ConditionalObserver, RequestObservation, WorkerObserver};
 use super::rules::{Hold, WorkerRules};
 use super::settings::ErrorPage;
 use super::site::Site;
+use super::site_metrics::WorkerSiteMetrics;
 use super::template::Captures;
 use super::traffic::{TrafficWatch, WorkerTraffic};
 use compress_when::CompressWhen;
@@ -63,6 +64,7 @@ struct SiteState {
     compress_when: Option<CompressWhen>,
     observer: Option<Rc<dyn WorkerObserver>>,
     traffic: Option<WorkerTraffic>,
+    metrics: Option<WorkerSiteMetrics>,
     /// For which requests the observer is called, if that is known only with their responses.
     observed_when: Option<Condition>,
     /// Whether layers may find users, and the observer needs them.
@@ -105,6 +107,7 @@ struct RequestState {
     error_format: Option<ErrorFormat>,
     is_secure: bool,
     observation: Option<RequestObservation>,
+    count: Option<ResponseCount>,
     trace: Option<Trace>,
     /// When the request began, if there are rules for responses, or a challenge, that were not asked yet.
     rules_since: Option<Instant>,
@@ -186,6 +189,11 @@ impl SiteService {
             compress_when: site.compress_when.clone().map(CompressWhen::new),
             observer,
             traffic: site.traffic.as_ref().map(TrafficWatch::worker),
+            metrics: site.metrics.as_ref().map(|metrics| {
+                let patterns = site.locations.iter();
+                let patterns = patterns.map(|location| location.pattern.to_string());
+                metrics.worker(&site.name, patterns)
+            }),
             observes_users,
             observes_variables,
             has_extensions: observes_users
@@ -218,6 +226,9 @@ impl SiteService {
         let mut response = error_page(request, status);
         if let Some(observation) = self.0.observe(request) {
             observation.attach(&mut response);
+        }
+        if let (Some(metrics), Some(count)) = (&self.0.metrics, self.0.count(request)) {
+            metrics.attach(count, None, &mut response);
         }
         response
     }
@@ -257,6 +268,7 @@ impl Service for SiteService {
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
+            count: site.count(&request),
             trace: Trace::of(&request),
             rules_since: site.rules_since(),
         };
@@ -299,6 +311,13 @@ impl SiteState {
             Some(traffic) if traffic.is_on() => Some(self.observe_counted(request, traffic)),
             _ => RequestObservation::begin(&**self.observer.as_ref()?, request),
         }
+    }
+
+    /// Begins to count a request. An explanation is no request of a client.
+    #[inline]
+    fn count(&self, request: &Request) -> Option<ResponseCount> {
+        let metrics = self.metrics.as_ref()?;
+        Trace::of(request).is_none().then(|| metrics.begin(request))
     }
 
     /// Observes a request while somebody watches the traffic.

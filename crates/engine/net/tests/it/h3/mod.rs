@@ -4,7 +4,7 @@ mod alt_svc;
 mod attacks;
 mod basics;
 mod bodies;
-mod client;
+pub(crate) mod client;
 mod conformance;
 mod continuity;
 mod debug_logs;
@@ -40,7 +40,7 @@ fn h3_listener(authority: &CertificateAuthority, service: Arc<dyn ServiceFactory
 }
 
 /// A server with HTTP/3, and clients of it.
-struct H3Server {
+pub(crate) struct H3Server {
     server: Server,
     options: H3ClientOptions,
     /// TLS of a client that trusts the server.
@@ -48,7 +48,7 @@ struct H3Server {
 }
 
 impl H3Server {
-    fn start(service: Arc<dyn ServiceFactory>) -> Self {
+    pub(crate) fn start(service: Arc<dyn ServiceFactory>) -> Self {
         Self::with_limits(Limits::default(), service)
     }
 
@@ -78,7 +78,7 @@ impl H3Server {
         }
     }
 
-    fn open(&self) -> H3Client {
+    pub(crate) fn open(&self) -> H3Client {
         H3Client::open(self.server.address(), &self.options)
     }
 

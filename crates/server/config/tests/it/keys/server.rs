@@ -23,6 +23,23 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "bans = { forget_after = 60 }",
     ),
     ("global.bans.max", "", "bans = { max = 10 }"),
+    (
+        "global.admin_listen",
+        "",
+        "admin_listen = \"127.0.0.1:9180\"",
+    ),
+    (
+        "global.admin_allow",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_allow = \"10.0.0.0/8\"",
+    ),
+    (
+        "global.admin_names",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_names = \"apus.internal\"",
+    ),
+    ("global.metrics", "", "metrics = true"),
+    ("global.metrics.sites", "", "metrics = { sites = 5 }"),
     ("global.glitches", "", "glitches = false"),
     (
         "global.glitches.refuse_above",

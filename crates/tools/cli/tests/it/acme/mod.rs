@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::SystemTime;
 
 use rustix::process::Signal;
 
@@ -141,8 +142,11 @@ fn a_site_without_a_certificate_gets_one_and_keeps_it_over_a_restart() {
     assert_eq!(redirect.status, 301, "{redirect:?}");
     let metrics = test.home.expect(&["status", "--metrics"], 0).0;
     let metric =
-        "apus_certificate_expires_in_seconds{names=\"shop.example.com www.example.com\"} 7";
-    assert!(metrics.contains(metric), "{metrics}");
+        "apus_certificate_expiry_timestamp_seconds{names=\"shop.example.com www.example.com\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(metric));
+    let expiry: u64 = line.expect(&metrics).parse().unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    assert!(expiry > now.unwrap().as_secs(), "{expiry}");
     // Private keys are for their user alone, and in no message.
     let mut files = vec![test.home.path("acme")];
     let mut keys = 0;

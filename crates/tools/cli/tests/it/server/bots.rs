@@ -179,7 +179,7 @@ rate = "2/h"
     let line = "bot archive: 3 requests verified, 0 false, 0 not proven\n";
     assert!(text.contains(line), "{text}");
     let metrics = home.expect(&["status", "--metrics"], 0).0;
-    let metric = "apus_bot_false_total{bot=\"search\"} 1\n";
+    let metric = "apus_bot_requests_total{bot=\"search\",result=\"false\"} 1\n";
     assert!(metrics.contains(metric), "{metrics}");
     drop(apus);
     let log = home.read("log");

@@ -259,8 +259,7 @@ fn locations_have_the_limits_of_their_site_and_explain_names_each() {
     let line = "limit site /tried/ pages by client: 1 allowed, 0 would delay, 3 would refuse";
     assert!(shown.contains(line), "{shown}");
     let (metrics, _) = home.expect(&["status", "--metrics", "--socket", "control.sock"], 0);
-    let sample =
-        "apus_limit_would_refuse_total{site=\"site\",location=\"/tried/\",limit=\"pages\"} 3";
+    let sample = "apus_limit_decisions_total{site=\"site\",location=\"/tried/\",limit=\"pages\",decision=\"would_refuse\"} 3";
     assert!(metrics.contains(sample), "{metrics}");
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod access_log;
+mod admin;
 mod bans;
 mod bots;
 mod client_facts;

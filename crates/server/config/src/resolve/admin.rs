@@ -1,0 +1,163 @@
+//! The address of the operator, and what is counted for it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use apus_http::Network;
+use apus_net::ListenAddress;
+
+use crate::diagnostics::Finding;
+use crate::keys::ConfigReader;
+use crate::plan::{AdminPlan, SiteMetricsPlan};
+use crate::raw;
+use crate::source::Setting;
+use crate::string_type::ListenSpec;
+use crate::value::Switch;
+
+/// Who may use a Unix socket of the operator.
+const SOCKET_MODE: u32 = 0o600;
+
+/// The plan of the address of the operator; `None`: there is none.
+pub(super) fn plan(
+    global: &raw::Global,
+    sites: &[Setting<raw::Site>],
+    reader: &mut ConfigReader<'_>,
+) -> Option<AdminPlan> {
+    if global.admin_listen.0.is_empty() {
+        for (span, is_given, key) in [
+            (
+                &global.admin_allow.span,
+                global.admin_allow.given,
+                "admin_allow",
+            ),
+            (
+                &global.admin_names.span,
+                global.admin_names.given,
+                "admin_names",
+            ),
+        ] {
+            if is_given {
+                let message = format!("`{key}` has no effect");
+                reader.report(Finding::error(span, message, "there is no `admin_listen`"));
+            }
+        }
+        return None;
+    }
+    let allowed = &global.admin_allow.0;
+    let mut addresses = Vec::new();
+    for listen in &global.admin_listen.0 {
+        check(listen, !allowed.is_empty(), sites, reader);
+        let address = listen.address(false, SOCKET_MODE);
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    let this_machine = || {
+        let loopback = Network::Ip {
+            address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)),
+            bits: 8,
+        };
+        let loopback6 = Network::Ip {
+            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            bits: 128,
+        };
+        vec![loopback, loopback6, Network::Unix]
+    };
+    let allowed: Vec<_> = allowed.iter().map(|network| network.value.0).collect();
+    Some(AdminPlan {
+        addresses,
+        allowed: if allowed.is_empty() {
+            this_machine()
+        } else {
+            allowed
+        },
+        names: (global.admin_names.0.iter())
+            .map(|name| name.value.0.clone())
+            .collect(),
+    })
+}
+
+/// Reports an address that nobody could use, or that a site has.
+fn check(
+    listen: &Setting<ListenSpec>,
+    has_networks: bool,
+    sites: &[Setting<raw::Site>],
+    reader: &mut ConfigReader<'_>,
+) {
+    if let ListenSpec::Port(port) = listen.value {
+        reader.report(
+            Finding::error(
+                &listen.span,
+                "a port alone would be reachable at all addresses",
+                format!("expected an address, as \"127.0.0.1:{port}\""),
+            )
+            .help(format!(
+                "\"[::]:{port}\" with `admin_allow` is all addresses"
+            )),
+        );
+        return;
+    }
+    let is_public = match listen.value {
+        ListenSpec::Tcp(address) => !address.ip().is_loopback(),
+        _ => false,
+    };
+    if is_public && !has_networks {
+        reader.report(
+            Finding::error(
+                &listen.span,
+                "only clients of this machine are allowed, and they have no need of this address",
+                "expected an address of this machine, as \"127.0.0.1:9180\"",
+            )
+            .help("`admin_allow` names the networks whose clients are allowed"),
+        );
+    }
+    let of_sites = sites
+        .iter()
+        .flat_map(|site| site.listen.0.iter().chain(&site.listen_tls.0));
+    for other in of_sites {
+        if overlap(&listen.value, &other.value) {
+            reader.report(
+                Finding::error(
+                    &listen.span,
+                    "a site listens on this address, too",
+                    "expected an address of its own",
+                )
+                .related(&other.span, "the site"),
+            );
+        }
+    }
+}
+
+/// Whether a connection to one address could reach the other.
+fn overlap(one: &ListenSpec, other: &ListenSpec) -> bool {
+    let (Some(one), Some(other)) = (socket_address(one), socket_address(other)) else {
+        return one == other;
+    };
+    let is_wild = |address: SocketAddr| address.ip().is_unspecified();
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || is_wild(one) || is_wild(other))
+}
+
+fn socket_address(listen: &ListenSpec) -> Option<SocketAddr> {
+    match listen.address(false, SOCKET_MODE) {
+        ListenAddress::Tcp { address, .. } => Some(address),
+        ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
+    }
+}
+
+/// What is counted of sites; `None`: nothing.
+pub(super) fn metrics(
+    global: &raw::Global,
+    reader: &mut ConfigReader<'_>,
+) -> Option<SiteMetricsPlan> {
+    let keys = if global.metrics.given {
+        global.metrics.table(&global.metrics.span, reader)
+    } else if global.admin_listen.0.is_empty() {
+        None
+    } else {
+        Switch::On.table(&global.metrics.span, reader)
+    };
+    keys.map(|keys: raw::SiteMetricKeys| SiteMetricsPlan {
+        max_sites: keys.sites.size(),
+    })
+}

@@ -1,0 +1,89 @@
+//! The server at the address of the operator, beside that of the sites.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_admin::Admin;
+use apus_config::AdminPlan;
+use apus_control::ControlQueue;
+use apus_net::{Binder, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan};
+
+/// How long requests of the operator may take to end after a reload that turns the address off.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The server; without an address nothing runs.
+pub(crate) struct AdminServer {
+    queue: ControlQueue,
+    binder: Option<Arc<dyn Binder>>,
+    running: Option<(AdminPlan, Engine)>,
+}
+
+impl AdminServer {
+    pub(crate) fn new(queue: ControlQueue, binder: Option<Arc<dyn Binder>>) -> Self {
+        Self {
+            queue,
+            binder,
+            running: None,
+        }
+    }
+
+    /// Serves this plan from now on, and the one before no more. After an error, that goes on.
+    pub(crate) fn apply(&mut self, plan: Option<&AdminPlan>) -> Result<(), EngineStartError> {
+        if self.running.as_ref().map(|(plan, _)| plan) == plan {
+            return Ok(());
+        }
+        let Some(plan) = plan else {
+            if let Some((_, engine)) = self.running.take() {
+                tokio::task::spawn_local(async move { engine.stop(STOP_TIMEOUT).await });
+            }
+            return Ok(());
+        };
+        let engine_plan = self.engine_plan(plan);
+        match &mut self.running {
+            Some((running, engine)) => {
+                engine.reload(engine_plan)?;
+                running.clone_from(plan);
+            }
+            None => {
+                let engine = Engine::start_with(engine_plan, self.binder.clone())?;
+                self.running = Some((plan.clone(), engine));
+            }
+        }
+        if let Some((_, engine)) = &self.running {
+            let addresses = engine.status().listening;
+            let addresses: Vec<_> = addresses.iter().map(|one| one.url(false)).collect();
+            tracing::info!(addresses = addresses.join(" "), "serving the operator");
+        }
+        Ok(())
+    }
+
+    /// The addresses that it listens on.
+    pub(crate) fn listening(&self) -> Vec<String> {
+        let engine = self.running.as_ref().map(|(_, engine)| engine);
+        let addresses = engine.map(|engine| engine.status().listening);
+        let addresses = addresses.unwrap_or_default();
+        addresses.iter().map(ToString::to_string).collect()
+    }
+
+    fn engine_plan(&self, plan: &AdminPlan) -> EnginePlan {
+        let admin = Arc::new(Admin::new(
+            self.queue.clone(),
+            plan.allowed.clone(),
+            plan.names.clone(),
+        ));
+        let listeners = plan.addresses.iter();
+        let listeners = listeners.map(|address| ListenerPlan::new(address.clone(), admin.clone()));
+        EnginePlan {
+            limits: Limits {
+                // Operators and their tools are few. Each connection can hold a page of metrics.
+                max_connections: 256,
+                connections_per_address: 64,
+                ..Limits::default()
+            },
+            server_field: Some("Apus".into()),
+            is_secondary: true,
+            ..EnginePlan::new(NonZeroUsize::MIN, listeners.collect())
+        }
+    }
+}
