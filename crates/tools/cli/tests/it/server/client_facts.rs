@@ -107,6 +107,51 @@ headers.set = {{ x-san = "alice" }}
     home.expect(&[&bench[..], &["--status", "204"]].concat(), 0);
 }
 
+#[test]
+fn a_limit_by_fingerprint_counts_each_program_by_itself_from_whatever_address() {
+    let home = Home::new();
+    let server = CertificateAuthority::named("One").ecdsa(&["localhost"]);
+    home.write("key.pem", &server.key);
+    home.write("cert.pem", &server.pem);
+    let port = free_port();
+    // Nothing else asks for the fingerprint.
+    home.write(
+        "apus.toml",
+        format!(
+            r#"
+[[sites]]
+server_name = "localhost"
+listen_tls = "127.0.0.1:{port}"
+return = {{ status = 200, text = "" }}
+tls = {{ cert = "cert.pem", key = "key.pem" }}
+limits = [{{ name = "program", key = "tls.ja4", rate = "2/h" }}]
+"#
+        ),
+    );
+    let _apus = home.serve(&[]);
+    let url = format!("https://localhost:{port}/");
+    let statuses = |arguments: &[&str]| {
+        [(); 3].map(|()| {
+            let head = curl(&home, &url, arguments);
+            let status = head.lines().next().and_then(|line| line.split(' ').nth(1));
+            status.and_then(|status| status.parse().ok()).unwrap_or(0)
+        })
+    };
+    assert_eq!(statuses(&["--http2"]), [200, 200, 429]);
+    // The same program at another address has nothing left, and other settings of TLS are another program.
+    let elsewhere = ["--interface", "127.0.0.2", "-4"];
+    assert_eq!(
+        statuses(&[&["--http2"], &elsewhere[..]].concat()),
+        [429, 429, 429]
+    );
+    assert_eq!(statuses(&["--http1.1"]), [200, 200, 429]);
+    assert_eq!(statuses(&["--tls-max", "1.2"]), [200, 200, 429]);
+    assert_eq!(
+        statuses(&["--http2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"]),
+        [200, 200, 429]
+    );
+}
+
 const USERS: &str = r#"
 [[sites]]
 listen = "127.0.0.1:0"
