@@ -116,6 +116,11 @@ impl FromStr for FileCondition {
 }
 
 impl FileCondition {
+    /// The path that is tested.
+    pub fn path(&self) -> &Template {
+        &self.path
+    }
+
     fn holds(&self, scope: &VariableScope<'_>) -> bool {
         let path = self.path.expand(scope, ValueEncoding::Plain);
         let metadata = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(&path)));

@@ -116,3 +116,13 @@ pub(super) fn check_text(text: &str, span: &SourceSpan, reader: &mut ConfigReade
     check_maps(named("map_"), span, reader);
     check_variables(named("var_"), span, reader);
 }
+
+/// The same of a template that was parsed.
+pub(super) fn check_template(
+    template: &Template,
+    span: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
+) {
+    check_maps(template.maps(), span, reader);
+    check_variables(template.variables_of_rules(), span, reader);
+}

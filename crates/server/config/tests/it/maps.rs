@@ -108,6 +108,7 @@ fn a_map_that_does_not_exist_is_found_where_it_is_named() {
         "request_headers.add = { x = \"$map_plam\" }",
         "access_log = { path = \"log\", format = \"$map_plam\" }",
         "rewrite = [{ from = \"^/(?<rest>.*)$\", to = \"/$rest$map_plam\" }]",
+        "rewrite = [{ from = \"^/a$\", to = \"/b\", when = \"-f /a/$map_plam\" }]",
         "try_files = [\"$uri\", \"/$map_plam\"]",
         "rules = [{ rewrite = \"/$map_plam\" }]",
         "rules = [{ return = { status = 302, location = \"/$map_plam\" } }]",

@@ -17,7 +17,7 @@ use apus_upstream::plan::{self, NodePlan};
 use super::cache;
 use super::conditions::Conditions;
 use super::proxy::{hold_request, hold_response, path_form, service_settings};
-use super::templates::{check_maps, check_variables};
+use super::templates::check_template;
 use super::upstream::{FastcgiGroup, GroupUser, SiteUpstreams, response_limits};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable, shown};
@@ -97,8 +97,7 @@ impl PhpResolver<'_> {
         };
         for (_, value) in &keys.params.0 {
             let template = &value.value.0;
-            check_maps(template.maps(), &value.span, reader);
-            check_variables(template.variables_of_rules(), &value.span, reader);
+            check_template(template, &value.span, reader);
         }
         let php = PhpPlan {
             files: self.files,

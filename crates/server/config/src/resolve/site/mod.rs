@@ -16,7 +16,7 @@ use super::limits::ResolvedLimit;
 use super::proxy::ProxyResolver;
 use super::responses::{field_changes, return_handler};
 use super::rules::RulePlace;
-use super::templates::check_text;
+use super::templates::{check_template, check_text};
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
@@ -582,6 +582,9 @@ fn rewrite(rule: &Setting<raw::Rewrite>, reader: &mut ConfigReader<'_>) -> Optio
         RewriteThen::Permanent => RewriteFlag::Permanent,
     };
     check_text(&rule.to.0, &rule.to.span, reader);
+    for test in &rule.when.0 {
+        check_template(test.value.0.path(), &test.span, reader);
+    }
     let made = RewriteRule::new(&rule.from.0, &rule.to.0, flag)
         .map_err(|error| {
             // The expression was parsed before, so the error is in the replacement.
