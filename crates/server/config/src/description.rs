@@ -31,6 +31,8 @@ pub(super) struct TypeDescription {
     pub(super) table: Option<Box<TableDescription>>,
     /// Whether it is a list of such tables.
     pub(super) repeated: bool,
+    /// Whether it is a table of such tables or lists, by names.
+    pub(super) named: bool,
 }
 
 impl TypeDescription {
@@ -40,6 +42,7 @@ impl TypeDescription {
             schema,
             table: None,
             repeated: false,
+            named: false,
         }
     }
 }

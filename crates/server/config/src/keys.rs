@@ -602,6 +602,7 @@ macro_rules! keys {
                     schema: $crate::table_schema::of_table(&description),
                     table: Some(Box::new(description)),
                     repeated: false,
+                    named: false,
                 }
             }
         }

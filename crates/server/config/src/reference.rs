@@ -55,8 +55,18 @@ fn for_each_key(
     for key in &table.keys {
         visit(path, repeated, key);
         if let Some(inner) = &key.kind.table {
-            for_each_key(inner, &join(path, key.name), key.kind.repeated, visit);
+            for_each_key(inner, &path_of(path, key), key.kind.repeated, visit);
         }
+    }
+}
+
+/// The path of the table that a key has.
+fn path_of(path: &str, key: &KeyDescription) -> String {
+    let own = join(path, key.name);
+    if key.kind.named {
+        join(&own, "NAME")
+    } else {
+        own
     }
 }
 
@@ -112,7 +122,7 @@ impl Reference {
             self.seen.insert(part, "`[[sites]]`".to_owned());
         }
         for (key, table) in inner {
-            let path = join(path, key.name);
+            let path = path_of(path, key);
             let header = header(&path, key.kind.repeated);
             // The keys of a type are described once.
             if self.seen.get(table.name) != Some(&header) {
@@ -128,7 +138,7 @@ impl Reference {
         let mut facts = Vec::new();
         match &key.kind.table {
             Some(table) => {
-                let here = header(&join(path, key.name), key.kind.repeated);
+                let here = header(&path_of(path, key), key.kind.repeated);
                 let described = self.seen.entry(table.name).or_insert(here);
                 facts.push(format!("{}, see {described}", key.kind.expected));
             }

@@ -339,6 +339,7 @@ impl<T: KeyType> KeyType for List<T> {
             schema: json!({"type": "array", "items": item.schema}),
             table: item.table,
             repeated: true,
+            named: false,
         }
     }
 
@@ -380,6 +381,7 @@ impl<T: KeyType> KeyType for OneOrMore<T> {
             ]}),
             table: item.table,
             repeated: item.repeated,
+            named: item.named,
         }
     }
 
@@ -480,10 +482,12 @@ impl<K: StringType, V: KeyType> KeyType for Map<K, V> {
 
     fn type_description() -> TypeDescription {
         let value = V::type_description();
-        TypeDescription::new(
-            format!("a table, from {} to {}", K::EXPECTED, value.expected),
-            json!({"type": "object", "additionalProperties": value.schema}),
-        )
+        TypeDescription {
+            expected: format!("a table, from {} to {}", K::EXPECTED, value.expected),
+            schema: json!({"type": "object", "additionalProperties": value.schema}),
+            named: value.table.is_some(),
+            ..value
+        }
     }
 
     fn shown(&self) -> serde_json::Value {
