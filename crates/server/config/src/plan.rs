@@ -434,8 +434,19 @@ pub struct ProxyPlan {
     pub upstream: String,
     /// The changes of requests and responses.
     pub settings: ProxySettings,
+    /// The groups that rules may choose instead.
+    pub choices: Vec<ProxyChoice>,
     /// The cache of their responses.
     pub cache: Option<CacheSettings>,
+}
+
+/// Origins that rules may choose in place of those of a location.
+#[derive(Clone, Debug)]
+pub struct ProxyChoice {
+    /// The name of the group of origins.
+    pub upstream: String,
+    /// The changes of requests to them and of their responses.
+    pub settings: ProxySettings,
 }
 
 /// The handler for static files. It is not [`apus_files::Files`], which owns memory of the process.

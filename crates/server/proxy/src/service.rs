@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 use apus_client::{ClientRequestHead, ClientResponse};
 use apus_http::path::{self, InvalidPath};
 use apus_http::{
-    Body, KnownField, Method, Request, Response, ResponseFuture, ResponseOrigin, Service,
-    ServiceFactory, StatusCode, Version, mount_prefix,
+    Body, KnownField, Method, Request, Response, ResponseFuture, ResponseOrigin, RuleChoice,
+    Service, ServiceFactory, StatusCode, Version, mount_prefix,
 };
 use apus_upstream::{UpstreamExchange, UpstreamResponse, Upstreams};
 use bytes::Bytes;
@@ -31,6 +31,8 @@ pub struct Proxy {
     upstreams: Upstreams,
     group: Arc<str>,
     pub(super) settings: Arc<ProxySettings>,
+    /// The groups that rules may choose instead, with their settings.
+    choices: Vec<(Arc<str>, Arc<ProxySettings>)>,
 }
 
 impl Proxy {
@@ -40,24 +42,61 @@ impl Proxy {
             upstreams: upstreams.clone(),
             group: group.into(),
             settings: Arc::new(settings),
+            choices: Vec::new(),
         }
+    }
+
+    /// Returns this proxy with one more group of the same upstreams, for requests that a rule sends there ([`RuleChoice`]), with settings of
+    /// its own but for the mirror. A request for which a group is chosen that the proxy does not have goes to its first one.
+    #[must_use]
+    pub fn choice(mut self, group: &str, settings: ProxySettings) -> Self {
+        self.choices.push((group.into(), Arc::new(settings)));
+        self
     }
 }
 
 impl ServiceFactory for Proxy {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(ProxyService(Rc::new(ProxyState {
-            client: UpstreamClient::new(&self.upstreams, &self.group).of_site(&self.settings.site),
-            mirror: (self.settings.mirror.as_ref()).and_then(|mirror| {
-                RequestMirror::new(&self.upstreams, mirror, &self.settings.site)
-            }),
-            settings: Arc::clone(&self.settings),
-        })))
+        let mirror = (self.settings.mirror.as_ref())
+            .and_then(|mirror| RequestMirror::new(&self.upstreams, mirror, &self.settings.site));
+        let state = |group: &Arc<str>, settings: &Arc<ProxySettings>| {
+            Rc::new(ProxyState {
+                client: UpstreamClient::new(&self.upstreams, group).of_site(&settings.site),
+                mirror: mirror.clone(),
+                settings: Arc::clone(settings),
+            })
+        };
+        Rc::new(ProxyService {
+            state: state(&self.group, &self.settings),
+            choices: (self.choices.iter())
+                .map(|(group, settings)| state(group, settings))
+                .collect(),
+        })
     }
 }
 
 /// The proxy on one worker.
-struct ProxyService(Rc<ProxyState>);
+struct ProxyService {
+    state: Rc<ProxyState>,
+    /// The same for the groups that rules may choose.
+    choices: Box<[Rc<ProxyState>]>,
+}
+
+impl ProxyService {
+    /// The state for a request.
+    fn state(&self, request: &Request) -> &Rc<ProxyState> {
+        if self.choices.is_empty() {
+            return &self.state;
+        }
+        let chosen = RuleChoice::of(request).and_then(RuleChoice::upstream);
+        chosen
+            .and_then(|name| {
+                let mut choices = self.choices.iter();
+                choices.find(|state| state.client.name() == name)
+            })
+            .unwrap_or(&self.state)
+    }
+}
 
 struct ProxyState {
     client: UpstreamClient,
@@ -67,7 +106,7 @@ struct ProxyState {
 
 impl Service for ProxyService {
     fn call(&self, request: Request) -> ResponseFuture {
-        let state = &self.0;
+        let state = self.state(&request);
         let mut request = request;
         let mut head = match state.head(&mut request) {
             Ok(head) => head,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use apus_http::{Authority, Method};
+use apus_http::{Authority, Method, RuleChoice};
 use smallvec::SmallVec;
 
 use super::normal_form::{write_field, write_value};
@@ -28,6 +28,8 @@ pub struct KeyRules {
     pub cookies: Vec<Box<str>>,
     /// Whether the class of the device is in the key.
     pub device: bool,
+    /// Whether the group of origins and the location that rules chose for the request ([`RuleChoice`]) are in the key.
+    pub rule_choice: bool,
 }
 
 impl Default for KeyRules {
@@ -41,6 +43,7 @@ impl Default for KeyRules {
             headers: Vec::new(),
             cookies: Vec::new(),
             device: false,
+            rule_choice: false,
         }
     }
 }
@@ -118,6 +121,16 @@ impl KeyRules {
             out.push(b'D');
             write_value(request.device.unwrap_or_default().as_bytes(), out);
         }
+        if self.rule_choice {
+            out.push(b'R');
+            let choice = request.request.and_then(RuleChoice::of);
+            for chosen in [
+                choice.and_then(RuleChoice::upstream),
+                choice.and_then(RuleChoice::location),
+            ] {
+                write_value(chosen.unwrap_or_default().as_bytes(), out);
+            }
+        }
         key
     }
 
@@ -176,6 +189,7 @@ impl KeyRules {
                 write_value(name.as_bytes(), &mut prefix);
             }
             (None, None) if self.device => prefix.extend_from_slice(b"D\0"),
+            (None, None) if self.rule_choice => prefix.extend_from_slice(b"R\0"),
             (None, None) => return None,
         }
         Some(prefix.to_vec().into())

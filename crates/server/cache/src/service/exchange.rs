@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::policy::{OriginResponse, PresentedRequest, Timestamp};
-use apus_http::{Method, Request, Response};
+use apus_http::{Method, Request, Response, RuleChoice};
 
 use super::settings::CacheSettings;
 
@@ -27,9 +27,13 @@ impl RequestSnapshot {
         self.settings.presented(&self.request)
     }
 
-    /// A GET request for the same target on behalf of the cache, without what layers attached to the one of the client.
+    /// A GET request for the same target on behalf of the cache, without what layers attached to the one of the client. It goes where rules
+    /// sent that one, as the key says.
     pub(super) fn to_fetch_request(&self) -> Request {
         let mut request = self.request.without_body();
+        if let Some(choice) = RuleChoice::of(&self.request) {
+            request.extensions_mut().insert(choice.clone());
+        }
         request.set_method(Method::GET);
         request
     }

@@ -7,6 +7,7 @@ use super::YEAR;
 use super::response::{FieldChanges, Return};
 use crate::description::TypeDescription;
 use crate::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
+use crate::string_type::origin::UpstreamName;
 use crate::string_type::{StatusNumber, UriTemplate};
 use crate::value::{FilePath, Map, OneOrMore, Text, Time};
 use crate::when::When;
@@ -42,6 +43,9 @@ keys! {
         /// The location of the site that serves the request, whatever the path of the request is: the `path` of that location as it is
         /// written there. It may be internal.
         location: Text,
+        /// The origins that the request is sent to in place of those that its location names: a group of the site, or a URL, without a path. Its
+        /// location has to proxy. Caches keep the responses apart.
+        upstream: UpstreamName,
         /// The limit that the request counts against: the `name` of one with `by_rules = true`, of the place of the rule or further out.
         limit: Text,
         /// The chain whose rules are asked next. Behind them, the next rule follows.

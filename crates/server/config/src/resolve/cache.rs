@@ -286,6 +286,8 @@ fn key_rules(key: &keys::CacheKey) -> KeyRules {
             .map(|name| name.0.as_str().into())
             .collect(),
         device: *key.device,
+        // Set where rules choose.
+        rule_choice: false,
     }
 }
 

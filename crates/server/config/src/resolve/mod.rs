@@ -30,6 +30,7 @@ mod templates;
 mod tiers;
 mod tls;
 mod upstream;
+mod upstream_choices;
 mod value_files;
 
 use std::num::NonZeroUsize;
@@ -64,6 +65,7 @@ use layers::LocationLayers;
 pub use php::default_pool_folder;
 use rules::RulePlace;
 use upstream::SiteUpstreams;
+use upstream_choices::RuleChoices;
 
 /// Resolves the plan; `None` after errors were reported.
 pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<ServerPlan> {
@@ -97,6 +99,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         conditions: &defaults.conditions,
         chains: &raw_global.chains.value,
         locations: None,
+        choices: None,
         limits: defaults.layers.limits().to_vec(),
     };
     defaults.rules = place.resolve("global", &raw_global.rules.value, reader);
@@ -491,13 +494,17 @@ fn site(
         })
         .collect();
     let groups = SiteUpstreams::new(raw, &name, reader);
-    let resolver = site::SiteResolver::new((raw, &name), defaults, &groups);
+    let choices = RuleChoices::of_site(raw, &groups, reader);
+    let resolver = site::SiteResolver::new((raw, &name), defaults, &groups, &choices);
     let (handler, settings, locations) = resolver.resolve(reader)?;
     groups.warn_of_unused(reader);
+    let handlers = locations.iter().map(|location| &location.handler);
+    choices.check_site(handler.iter().chain(handlers), reader);
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw.chains,
         locations: Some(&raw.locations.0),
+        choices: Some(&choices),
         limits: resolver.limits_for_rules(false),
     };
     let own = place.resolve(&name, &raw.rules, reader);

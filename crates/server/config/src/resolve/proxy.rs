@@ -13,10 +13,11 @@ use rustix::fs::Access;
 use super::cache;
 use super::conditions::Conditions;
 use super::upstream::{SiteUpstreams, same_site};
+use super::upstream_choices::RuleChoices;
 use crate::diagnostics::Finding;
 use crate::files::is_no_folder;
 use crate::keys::{ConfigReader, ConfigTable};
-use crate::plan::ProxyPlan;
+use crate::plan::{ProxyChoice, ProxyPlan};
 use crate::raw::cache::Cache;
 use crate::raw::proxy as keys;
 use crate::source::Setting;
@@ -30,6 +31,8 @@ const SPOOL: &str = "/var/tmp";
 /// Resolves the reverse proxy of a site or of a location.
 pub(super) struct ProxyResolver<'a> {
     pub(super) groups: &'a SiteUpstreams<'a>,
+    /// What rules may choose instead.
+    pub(super) choices: &'a RuleChoices<'a>,
     pub(super) conditions: &'a Conditions,
     /// The origins.
     pub(super) upstream: &'a Setting<UpstreamName>,
@@ -51,57 +54,73 @@ impl ProxyResolver<'_> {
         let path = self.path(reader);
         let cache = cache::settings(self.cache, self.cache_of_site, self.conditions, reader);
         let keys = self.keys(reader)?;
-        let host = self.host(&keys, reader);
+        let host = host_field(&keys, self.upstream, reader);
         let hold_request = hold_request(&keys.hold_request, reader);
         let hold_response = hold_response(&keys.hold_response, reader);
         let substitutions = substitutions(&keys, reader);
         let mirror = self.mirror(&keys, reader);
         let (found, host) = (found?, host?);
         let settings = service_settings(&keys.intercept_errors, &keys.accel, reader);
-        let cache = cache?;
+        let mut cache = cache?;
+        if let Some(cache) = &mut cache {
+            cache.rules.key.rule_choice = self.choices.are_in_keys;
+        }
+        let proxy_settings = ProxySettings {
+            site: self.groups.site_name().into(),
+            host,
+            scheme: found.scheme(),
+            path: path?,
+            path_form: path_form(&keys.path),
+            forwarding: Forwarding {
+                x_forwarded: *keys.x_forwarded,
+                forwarded: *keys.forwarded,
+                via: *keys.via,
+                underscores: *keys.underscores,
+                upgrades: if keys.upgrade.given {
+                    (keys.upgrade.0.iter())
+                        .map(|name| name.0.as_str().into())
+                        .collect()
+                } else {
+                    Forwarding::default().upgrades
+                },
+            },
+            hidden: keys
+                .hide
+                .0
+                .iter()
+                .map(|name| name.0.to_ascii_lowercase().into())
+                .collect(),
+            redirects: keys
+                .redirects
+                .0
+                .iter()
+                .map(|(from, to)| RedirectRule {
+                    from: from.0.as_str().into(),
+                    to: to.0.as_str().into(),
+                })
+                .collect(),
+            cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
+            substitutions: substitutions?,
+            hold_request: hold_request?,
+            hold_response: hold_response?,
+            tunnel_timeout: keys.tunnel_timeout.0,
+            mirror: mirror?,
+        };
+        let mut choices = Vec::new();
+        for choice in self.choices.groups() {
+            choices.push(ProxyChoice {
+                settings: ProxySettings {
+                    host: host_field(&keys, choice.upstream, reader)?,
+                    scheme: choice.group.scheme(),
+                    ..proxy_settings.clone()
+                },
+                upstream: choice.group.name.clone(),
+            });
+        }
         let proxy = ProxyPlan {
             cache,
-            settings: ProxySettings {
-                site: self.groups.site_name().into(),
-                host,
-                scheme: found.scheme(),
-                path: path?,
-                path_form: path_form(&keys.path),
-                forwarding: Forwarding {
-                    x_forwarded: *keys.x_forwarded,
-                    forwarded: *keys.forwarded,
-                    via: *keys.via,
-                    underscores: *keys.underscores,
-                    upgrades: if keys.upgrade.given {
-                        (keys.upgrade.0.iter())
-                            .map(|name| name.0.as_str().into())
-                            .collect()
-                    } else {
-                        Forwarding::default().upgrades
-                    },
-                },
-                hidden: keys
-                    .hide
-                    .0
-                    .iter()
-                    .map(|name| name.0.to_ascii_lowercase().into())
-                    .collect(),
-                redirects: keys
-                    .redirects
-                    .0
-                    .iter()
-                    .map(|(from, to)| RedirectRule {
-                        from: from.0.as_str().into(),
-                        to: to.0.as_str().into(),
-                    })
-                    .collect(),
-                cookies: keys.cookies.as_deref().map(cookies).unwrap_or_default(),
-                substitutions: substitutions?,
-                hold_request: hold_request?,
-                hold_response: hold_response?,
-                tunnel_timeout: keys.tunnel_timeout.0,
-                mirror: mirror?,
-            },
+            settings: proxy_settings,
+            choices,
             upstream: found.name,
         };
         Some((proxy, settings))
@@ -216,31 +235,36 @@ impl ProxyResolver<'_> {
             mirror: own.mirror.or(&site.mirror).clone(),
         })
     }
+}
 
-    fn host(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<HostHeader> {
-        Some(match &keys.host.value {
-            ProxyHost::Client => HostHeader::Client,
-            ProxyHost::Raw => HostHeader::AsSent,
-            ProxyHost::Fixed(host) => HostHeader::Fixed(host.as_str().into()),
-            ProxyHost::Origin => match &self.upstream.target {
-                UpstreamTarget::Origin {
-                    authority: Some(host),
-                    ..
-                } => HostHeader::Fixed(host.as_str().into()),
-                _ => {
-                    reader.report(
-                        Finding::error(
-                            &keys.host.span,
-                            "`$proxy_host` without a URL whose host it could be",
-                            "expected `$http_host` or a name",
-                        )
-                        .related(&self.upstream.span, "the origins"),
-                    );
-                    return None;
-                }
-            },
-        })
-    }
+/// The `Host` for these origins.
+fn host_field(
+    keys: &keys::Proxy,
+    upstream: &Setting<UpstreamName>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<HostHeader> {
+    Some(match &keys.host.value {
+        ProxyHost::Client => HostHeader::Client,
+        ProxyHost::Raw => HostHeader::AsSent,
+        ProxyHost::Fixed(host) => HostHeader::Fixed(host.as_str().into()),
+        ProxyHost::Origin => match &upstream.target {
+            UpstreamTarget::Origin {
+                authority: Some(host),
+                ..
+            } => HostHeader::Fixed(host.as_str().into()),
+            _ => {
+                reader.report(
+                    Finding::error(
+                        &keys.host.span,
+                        "`$proxy_host` without a URL whose host it could be",
+                        "expected `$http_host` or a name",
+                    )
+                    .related(&upstream.span, "the origins"),
+                );
+                return None;
+            }
+        },
+    })
 }
 
 /// The form of paths.

@@ -8,6 +8,7 @@ use super::conditions::Conditions;
 use super::limits::ResolvedLimit;
 use super::responses::{field_changes, return_handler};
 use super::templates::check_text;
+use super::upstream_choices::RuleChoices;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
 use crate::raw::Location;
@@ -16,7 +17,7 @@ use crate::source::{Setting, SourceSpan};
 use crate::value::{List, Map, Text};
 
 /// The keys of a rule that do something.
-const ACTIONS: [&str; 17] = [
+const ACTIONS: [&str; 19] = [
     "tag",
     "set",
     "request_headers",
@@ -25,10 +26,12 @@ const ACTIONS: [&str; 17] = [
     "cache",
     "rewrite",
     "location",
+    "upstream",
     "limit",
     "jump",
     "ban",
     "delay",
+    "challenge",
     "deny",
     "return",
     "close",
@@ -43,6 +46,8 @@ pub(super) struct RulePlace<'a> {
     pub(super) chains: &'a Map<Text, List<keys::Rule>>,
     /// The locations of their site, which they may name; rules of the whole server have none.
     pub(super) locations: Option<&'a [Setting<Location>]>,
+    /// What they choose; rules of the whole server choose no group.
+    pub(super) choices: Option<&'a RuleChoices<'a>>,
     /// The limits that they may name.
     pub(super) limits: Vec<ResolvedLimit>,
 }
@@ -170,6 +175,17 @@ impl RulePlace<'_> {
         }
         if let Some(location) = &keys.location {
             actions.push(self.location(location, reader)?);
+        }
+        if let Some(upstream) = &keys.upstream {
+            let Some(choices) = self.choices else {
+                reader.report(Finding::error(
+                    &upstream.span,
+                    "`upstream` is for rules of a site or a location",
+                    "this rule is for all sites",
+                ));
+                return None;
+            };
+            actions.push(RuleAction::Upstream(choices.group(&upstream.span)?.into()));
         }
         if let Some(limit) = &keys.limit {
             actions.push(self.limit(limit, reader)?);
@@ -352,6 +368,7 @@ fn check_combination(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option
         let for_requests = [
             ("cache", (!*keys.cache).then_some(&keys.cache.span)),
             ("location", keys.location.as_ref().map(|key| &key.span)),
+            ("upstream", keys.upstream.as_ref().map(|key| &key.span)),
             ("limit", keys.limit.as_ref().map(|key| &key.span)),
             ("tag", keys.tag.given.then_some(&keys.tag.span)),
             (
@@ -390,6 +407,7 @@ fn check_ended(keys: &keys::Rule, reader: &mut ConfigReader<'_>) -> Option<()> {
     let unused = [
         ("cache", (!*keys.cache).then_some(&keys.cache.span)),
         ("location", keys.location.as_ref().map(|key| &key.span)),
+        ("upstream", keys.upstream.as_ref().map(|key| &key.span)),
         ("limit", keys.limit.as_ref().map(|key| &key.span)),
         (
             "headers",

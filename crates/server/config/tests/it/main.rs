@@ -27,6 +27,8 @@ mod origins;
 #[cfg(test)]
 mod php;
 #[cfg(test)]
+mod upstream_choices;
+#[cfg(test)]
 mod whens;
 #[cfg(test)]
 mod workers;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_client::Address;
-use apus_http::{Body, Frame, Headers, Service, ServiceFactory};
+use apus_http::{Body, Frame, Headers, RuleChoice, Service, ServiceFactory};
 use apus_proxy::{
     CookieRules, Forwarding, HoldSettings, HostHeader, PathChange, Proxy, ProxySettings,
     RedirectRule, Substitution, Substitutions,
@@ -566,4 +566,35 @@ fn buffers_a_request_until_it_is_complete() {
         assert!(got.matches('x').count() >= 10_000);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn a_request_goes_to_the_group_that_was_chosen_for_it_if_the_proxy_has_it() {
+    let origins = ["one", "two"].map(|name| {
+        Origin::sending(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{name}"
+        ))
+    });
+    let upstreams = Upstreams::new();
+    let group = |name: &str, origin: &Origin| {
+        let target = NodeTarget::Address(Address::Ip(origin.address));
+        GroupPlan::new(name, vec![NodePlan::new(name, target)])
+    };
+    upstreams.apply(vec![group("one", &origins[0]), group("two", &origins[1])]);
+    let fixed = ProxySettings {
+        host: HostHeader::Fixed("two.internal".into()),
+        ..ProxySettings::default()
+    };
+    let proxy = Proxy::new(&upstreams, "one", ProxySettings::default()).choice("two", fixed);
+    let service = proxy.service();
+    assert_eq!(get("/").of(&service).text(), "one");
+    for (chosen, name) in [("two", "two"), ("one", "one"), ("three", "one")] {
+        let mut request = get("/").request();
+        RuleChoice::set_upstream(&mut request, &chosen.into());
+        let choice = RuleChoice::of(&request).unwrap().clone();
+        let reply = get("/").extension(choice).of(&service);
+        assert_eq!(reply.text(), name, "{chosen}");
+    }
+    let got = origins[1].received();
+    assert!(got.contains("host: two.internal\r\n"), "{got}");
 }

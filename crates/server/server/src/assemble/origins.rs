@@ -8,7 +8,9 @@ use apus_cache::service::{Cache, CacheUnlessBypassed, CachedService};
 use apus_client::Tls;
 use apus_compress::CompressedFactory;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
+use apus_http::{
+    Request, Response, ResponseFuture, RuleChoice, Service, ServiceFactory, StatusCode,
+};
 use apus_php::WorkerPools;
 use apus_php::handler::Php;
 use apus_proxy::{PathForm, Proxy};
@@ -49,6 +51,9 @@ impl OriginServices<'_> {
                 upstreams, cache, ..
             } => {
                 let proxy = Proxy::new(upstreams, &plan.upstream, plan.settings.clone());
+                let proxy = plan.choices.iter().fold(proxy, |proxy, choice| {
+                    proxy.choice(&choice.upstream, choice.settings.clone())
+                });
                 match (cache, &plan.cache) {
                     (Some(cache), Some(settings)) => {
                         let inner = proxy.clone();
@@ -67,7 +72,11 @@ impl OriginServices<'_> {
                 }
             }
             Self::DryRun => {
-                let inner = DryRunOrigin(plan.upstream.clone());
+                let choices = plan.choices.iter().map(|choice| choice.upstream.clone());
+                let inner = DryRunOrigin {
+                    group: plan.upstream.clone(),
+                    choices: choices.collect(),
+                };
                 match &plan.cache {
                     Some(settings) => {
                         let settings = Arc::new(settings.clone());
@@ -91,7 +100,10 @@ impl OriginServices<'_> {
             }
             Self::DryRun => {
                 let group = group.to_owned();
-                Arc::new(move || DryRunOrigin(group.clone()))
+                Arc::new(move || DryRunOrigin {
+                    group: group.clone(),
+                    choices: Vec::new(),
+                })
             }
         }
     }
@@ -153,20 +165,27 @@ impl ServiceFactory for PhpServices {
 }
 
 /// Notes the group of origins in the trace, and sends no request.
-struct DryRunOrigin(String);
+#[derive(Clone)]
+struct DryRunOrigin {
+    group: String,
+    /// The groups that rules may choose instead.
+    choices: Vec<String>,
+}
 
 impl ServiceFactory for DryRunOrigin {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(Self(self.0.clone()))
+        Rc::new(self.clone())
     }
 }
 
 impl Service for DryRunOrigin {
     fn call(&self, request: Request) -> ResponseFuture {
         trace::note(&request, || {
+            let chosen = RuleChoice::of(&request).and_then(RuleChoice::upstream);
+            let chosen = chosen.filter(|name| self.choices.iter().any(|known| known == name));
             Step::new(
                 StepKind::Origins,
-                &*self.0,
+                chosen.unwrap_or(&self.group),
                 "no request is sent to them, so their response is unknown",
             )
         });

@@ -26,6 +26,9 @@ pub enum RuleAction {
     /// The request is served by the location of the site whose path is written like this, whatever its own path is. The location
     /// may be internal.
     Location(Arc<str>),
+    /// A location that proxies sends the request to this group of origins, if it has it to choose from
+    /// ([`Proxy::choice`](https://docs.rs/apus-proxy)). Keys of caches have it.
+    Upstream(Arc<str>),
     /// The request meets this layer, before those of its location: a limit, say.
     Layer(Layer),
     /// The request goes past every cache, and its response is not stored.
@@ -114,6 +117,7 @@ impl RuleAction {
             Self::Close => "close without a response".to_owned(),
             Self::Delay(time) => format!("delay by {time:?}"),
             Self::Location(location) => format!("choose the location {location}"),
+            Self::Upstream(name) => format!("choose the upstream {name}"),
             Self::Layer(layer) => format!("layer {}", layer.name()),
             Self::NoCache => "do not cache".to_owned(),
             Self::Rewrite(_) => "rewrite".to_owned(),

@@ -10,7 +10,7 @@ use apus_access::Bans;
 use apus_conditions::{ConditionIndex, RequestFacts, RequestVariables, Tags};
 use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
-use apus_http::{NotCached, Request, Response, StatusCode};
+use apus_http::{NotCached, Request, Response, RuleChoice, StatusCode};
 use apus_layers::{BrowserChallenge, ChallengeDecision, ChallengeDemand};
 
 use super::{Rule, RuleAction, Rules};
@@ -285,6 +285,7 @@ impl<'a> Run<'a> {
                 RuleAction::Location(location) => {
                     self.changes.location = Some(Arc::clone(location));
                 }
+                RuleAction::Upstream(name) => RuleChoice::set_upstream(request, name),
                 RuleAction::Layer(layer) => self.changes.layers.push(layer.clone()),
                 RuleAction::NoCache => {
                     request.extensions_mut().insert(NotCached);

@@ -3,7 +3,9 @@
 use std::mem;
 use std::rc::Rc;
 
-use apus_http::{Headers, KnownField, Method, Request, Response, ResponseFuture, StatusCode};
+use apus_http::{
+    Headers, KnownField, Method, Request, Response, ResponseFuture, RuleChoice, StatusCode,
+};
 
 use super::{RequestState, SiteState};
 use apus_http::CacheBypass;
@@ -205,6 +207,8 @@ fn redirected_request(mut request: Request, path: &str) -> Option<Request> {
 fn with_path(mut request: Request, path: &str) -> Option<Request> {
     request.set_path_and_query(path).ok()?;
     request.extensions_mut().insert(CacheBypass);
+    // What the application names has its own origins.
+    request.extensions_mut().remove::<RuleChoice>();
     Some(request)
 }
 

@@ -2,7 +2,7 @@
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Method, Request, Response, StatusCode, mount_prefix};
+use apus_http::{Method, Request, Response, RuleChoice, StatusCode, mount_prefix};
 
 use super::SiteState;
 use super::location_state::LocationState;
@@ -81,7 +81,10 @@ impl SiteState {
         let found = match chosen {
             None => self.matcher.find(path),
             Some(chosen) => match self.location_of_rule(&chosen) {
-                Some(index) => Some((index, LocationMatch::Rule)),
+                Some(index) => {
+                    RuleChoice::set_location(request, &chosen);
+                    Some((index, LocationMatch::Rule))
+                }
                 None => return LocationSearch::Response(self.missing_location(&chosen)),
             },
         };

@@ -18,6 +18,7 @@ use super::responses::{field_changes, return_handler};
 use super::rules::RulePlace;
 use super::templates::{check_template, check_text};
 use super::upstream::SiteUpstreams;
+use super::upstream_choices::{self, RuleChoices};
 use super::{GlobalDefaults, php};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
@@ -39,6 +40,8 @@ pub(super) struct SiteResolver<'a> {
     name: &'a str,
     defaults: &'a GlobalDefaults,
     groups: &'a SiteUpstreams<'a>,
+    /// What rules choose.
+    choices: &'a RuleChoices<'a>,
     /// The keys of the site that have an effect so far.
     effective: EffectiveKeys,
     /// The layers of the site, which its locations share.
@@ -62,12 +65,14 @@ impl<'a> SiteResolver<'a> {
         (site, name): (&'a Setting<raw::Site>, &'a str),
         defaults: &'a GlobalDefaults,
         groups: &'a SiteUpstreams<'a>,
+        choices: &'a RuleChoices<'a>,
     ) -> Self {
         Self {
             site,
             name,
             defaults,
             groups,
+            choices,
             effective: EffectiveKeys::default(),
             layers: OnceCell::new(),
             own_layers: RefCell::default(),
@@ -211,6 +216,7 @@ impl<'a> SiteResolver<'a> {
         }
         ProxyResolver {
             groups: self.groups,
+            choices: self.choices,
             conditions: &self.defaults.conditions,
             upstream,
             pattern,
@@ -266,7 +272,12 @@ impl<'a> SiteResolver<'a> {
             prefix: prefix.unwrap_or_default().trim_end_matches('/'),
         }
         .handler(reader)
-        .map(|(php, settings)| (HandlerPlan::Php(Box::new(php)), settings))
+        .map(|(mut php, settings)| {
+            if let Some(cache) = &mut php.cache {
+                cache.rules.key.rule_choice = self.choices.are_in_keys;
+            }
+            (HandlerPlan::Php(Box::new(php)), settings)
+        })
     }
 
     /// Reports PHP keys of the site without effect, and a PHP preset without PHP.
@@ -423,10 +434,14 @@ impl<'a> SiteResolver<'a> {
             conditions: &self.defaults.conditions,
             chains: &self.site.chains,
             locations: Some(&self.site.locations.0),
+            choices: Some(self.choices),
             limits: self.limits_for_rules(true),
         };
         let title = format!("{} {}", self.name, location.path.value.0);
         let rules = place.resolve(&title, &location.rules, reader);
+        if let Some(handler) = &handler {
+            upstream_choices::check_location(location, handler, reader);
+        }
         Some(LocationPlan {
             pattern: location.path.value.0.clone(),
             internal: *location.internal,

@@ -273,7 +273,7 @@ fn every_key_changes_the_plan() {
     for (key, without, with) in rules::RULES {
         for place in ["global", "sites", "sites.locations"] {
             let of = |rule: &str| rules::file(place, rule);
-            if place == "global" && *key == "location" {
+            if place == "global" && ["location", "upstream"].contains(key) {
                 // It names what only a site has.
                 assert!(parse_in(folder.path(), &of(with)).is_err());
                 try_key(

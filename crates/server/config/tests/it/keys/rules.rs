@@ -35,6 +35,11 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
     ("log", "deny = 403", "log = false, deny = 403"),
     ("cache", "tag = \"a\"", "cache = false, tag = \"a\""),
     ("location", "tag = \"a\"", "location = \"/a/\""),
+    (
+        "upstream",
+        "upstream = \"http://[::1]:2\"",
+        "upstream = \"http://[::1]:3\"",
+    ),
     ("limit", "tag = \"a\"", "limit = \"a\""),
     ("delay", "deny = 403", "delay = 2, deny = 403"),
     ("close", "deny = 403", "close = true"),
@@ -72,7 +77,12 @@ pub(super) const RULES: &[(&str, &str, &str)] = &[
 pub(super) fn file(place: &str, rule: &str) -> String {
     let chains = "chains = { chain = [{ deny = 403 }] }\n";
     let limit = "limits = [{ name = \"a\", rate = \"1/s\", by_rules = true }]\n";
-    let site = format!("[[sites]]\nlisten = 80\nroot = \"public\"\n{limit}");
+    let handler = if rule.contains("upstream") {
+        "upstream = \"http://[::1]:1\""
+    } else {
+        "root = \"public\""
+    };
+    let site = format!("[[sites]]\nlisten = 80\n{handler}\n{limit}");
     match place {
         "global" => format!("[global]\n{limit}{chains}rules = [{{ {rule} }}]\n{site}"),
         "sites" => {

@@ -1,6 +1,7 @@
 //! The binary in front of origins: real servers, and scripted origins that break the protocol. The class of
 //! attacks on upstreams in ATTACKS.md of the project is here, by subject.
 
+mod choices;
 mod descriptors;
 mod dns;
 mod expectations;

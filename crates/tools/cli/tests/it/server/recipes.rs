@@ -8,6 +8,7 @@ use apus_testkit::TestNameServer;
 
 use super::bots::BotKey;
 use crate::harness::{Home, connect};
+use crate::proxy::scripted_origin::ScriptedOrigin;
 
 const PAGE: &str = include_str!("../../../../../../docs/recipes-access.md");
 
@@ -93,6 +94,12 @@ fn each_recipe_does_what_its_page_promises() {
     let google = "66.249.66.1".parse().unwrap();
     names.name(google, "crawl-66-249-66-1.googlebot.com");
     names.host("crawl-66-249-66-1.googlebot.com", google);
+    let origins = ["current", "next"].map(|version| {
+        ScriptedOrigin::responding(format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n{version}",
+            version.len()
+        ))
+    });
     let sites: String = recipes().iter().map(|(_, toml)| *toml).collect();
     assert_eq!(sites.matches("listen = 80\n").count(), recipes().len());
     home.write(
@@ -100,7 +107,10 @@ fn each_recipe_does_what_its_page_promises() {
         format!(
             "[global]\ntrusted_proxies = \"127.0.0.1\"\nstate_folder = \"state\"\nbots_resolver = \"{}\"\n{}",
             names.address(),
-            sites.replace("listen = 80\n", "listen = \"127.0.0.1:0\"\n")
+            sites
+                .replace("listen = 80\n", "listen = \"127.0.0.1:0\"\n")
+                .replace("127.0.0.1:3000", &origins[0].address().to_string())
+                .replace("127.0.0.1:3001", &origins[1].address().to_string())
         ),
     );
     home.make_folder("state");
@@ -145,6 +155,7 @@ fn each_recipe_does_what_its_page_promises() {
             }
             "Pictures on other sites" => hotlinks(&at("photos.example", "203.0.113.1")),
             "A/B tests" => groups(server),
+            "A/B tests and canaries between upstreams" => versions(server, &origins),
             "AI crawlers that prove who they are" => proven_crawlers(server),
             "AI crawlers" => crawlers(&at("texts.example", "203.0.113.1")),
             "Languages" => languages(&at("languages.example", "203.0.113.1")),
@@ -288,6 +299,34 @@ fn groups(server: SocketAddr) {
         .status("/new/index.html", "Cookie: group=old\r\n"),
         404
     );
+}
+
+fn versions(server: SocketAddr, origins: &[ScriptedOrigin]) {
+    let page = |address: &str, fields: &str| {
+        let host = "versions.example";
+        let client = Client {
+            server,
+            host,
+            address,
+        };
+        client.get("/", fields)
+    };
+    let mut next = 0;
+    for number in 0..200 {
+        let address = format!("203.0.113.{number}");
+        let response = page(&address, "");
+        let is_next = response.ends_with("\r\n\r\nnext");
+        assert!(is_next || response.ends_with("\r\n\r\ncurrent"));
+        assert_eq!(is_next, response.contains("set-cookie: version=next"));
+        assert!(page(&address, "Cookie: version=next\r\n").ends_with("\r\n\r\nnext"));
+        let other = page(&address, "Cookie: version=current\r\n");
+        assert!(other.ends_with("\r\n\r\ncurrent"), "{other}");
+        next += u32::from(is_next);
+    }
+    assert!((1..40).contains(&next), "{next} of 200");
+    for origin in origins {
+        assert_eq!(origin.received().matches("GET / ").count(), 1);
+    }
 }
 
 fn crawlers(client: &Client<'_>) {
