@@ -26,6 +26,7 @@ mod quic;
 mod quic_decoding;
 mod quic_differential;
 mod shared_cache;
+mod tiers;
 mod translation;
 mod websocket;
 
@@ -56,6 +57,7 @@ pub use quic::quic_connection;
 pub use quic_decoding::quic_decoding;
 pub use quic_differential::quic_differential;
 pub use shared_cache::shared_cache;
+pub use tiers::tier_file;
 pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
 
@@ -104,6 +106,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("request_head", request_head),
     ("response_head", response_head),
     ("shared_cache", shared_cache),
+    ("tier_file", tier_file),
     ("websocket_frames", websocket_frames),
 ];
 

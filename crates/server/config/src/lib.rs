@@ -78,7 +78,7 @@ pub use plan::{
 };
 pub use plan_changes::changes;
 pub use reference::reference;
-pub use resolve::default_pool_folder;
+pub use resolve::{default_pool_folder, tiers_of_text};
 pub use schema::schema;
 pub use variables::variables;
 

@@ -64,6 +64,7 @@ use conditions::Conditions;
 use layers::LocationLayers;
 pub use php::default_pool_folder;
 use rules::RulePlace;
+pub use tiers::tiers_of_text;
 use upstream::SiteUpstreams;
 use upstream_choices::RuleChoices;
 

@@ -12,6 +12,7 @@ use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, StringType};
 use crate::raw::layers::Limit;
 use crate::source::Setting;
+use crate::string_type::limit::{QuotaText, RateText};
 use crate::value::FilePath;
 
 /// The lines of a file with mistakes that are reported one by one.
@@ -68,6 +69,22 @@ pub(super) fn resolve<T: StringType>(
     Some(tiers)
 }
 
+/// The plans of the text of a file, of a limit with a `quota` or a `rate`: each value of the key with its requests or bytes, and what is
+/// wrong with the lines.
+pub fn tiers_of_text(text: &str, has_quota: bool) -> (Vec<(String, u64)>, Vec<String>) {
+    fn units<T: StringType>(text: &str, units: fn(&T) -> u64) -> (Vec<(String, u64)>, Vec<String>) {
+        let (tiers, mistakes) = parse::<T>(text, &[]);
+        let tiers = tiers.into_iter();
+        let tiers = tiers.map(|(value, amount)| (value, units(&amount)));
+        (tiers.collect(), mistakes)
+    }
+    if has_quota {
+        units::<QuotaText>(text, |quota| quota.units)
+    } else {
+        units::<RateText>(text, |rate| rate.units.into())
+    }
+}
+
 /// The plans of a file, and what is wrong with its lines.
 fn parse<T: StringType>(text: &str, others: &[(String, T)]) -> (Vec<(String, T)>, Vec<String>) {
     let (mut tiers, mut mistakes) = (Vec::new(), Vec::new());
@@ -118,8 +135,6 @@ fn report(mistakes: &[String], file: &Setting<FilePath>, reader: &mut ConfigRead
 
 #[cfg(test)]
 mod tests {
-    use crate::string_type::limit::{QuotaText, RateText};
-
     use super::*;
 
     #[test]
