@@ -156,16 +156,16 @@ impl Bans {
         self.changes.subscribe()
     }
 
-    /// Waits until a client is banned, and a second more. It looks once in a second at most, however many bans there are.
+    /// Waits until a client is banned, and a second more if it is not already. It looks once in a second at most, however many bans
+    /// there are.
     pub async fn until_banned(self: Arc<Self>, client: IpAddr) {
         let mut changes = self.changes();
-        while changes.changed().await.is_ok() {
+        while !self.is_banned(client) {
+            // The sender is a part of the bans.
+            let _ = changes.changed().await;
             tokio::time::sleep(END_AFTER).await;
             // What changes from here on is looked at in the next round.
             changes.mark_unchanged();
-            if self.is_banned(client) {
-                return;
-            }
         }
     }
 
@@ -512,6 +512,26 @@ mod tests {
             assert!(bans.is_banned(client));
             assert!(made.try_recv().is_ok() && made.try_recv().is_err());
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_ban_learns_of_it_and_of_one_from_before() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let (bans, _made) = Bans::new();
+        let (one, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        runtime.block_on(async {
+            let local = tokio::task::LocalSet::new();
+            let waits = local.spawn_local(Arc::clone(&bans).until_banned(one));
+            let of_other = local.spawn_local(Arc::clone(&bans).until_banned(other));
+            local.run_until(tokio::task::yield_now()).await;
+            bans.ban(one, HOUR, "test");
+            local.run_until(waits).await.unwrap();
+            assert!(!of_other.is_finished());
+            bans.ban(other, HOUR, "test");
+            local.run_until(of_other).await.unwrap();
+            bans.until_banned(one).await;
+        });
     }
 
     #[test]
