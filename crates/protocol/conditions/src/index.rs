@@ -3,38 +3,56 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use aho_corasick::AhoCorasick;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::expression::{Condition, Expression, Question, Test};
 use crate::fact::{Fact, FactKind, ValueType};
 use crate::facts::Facts;
+use crate::network_index::NetworkIndex;
 use crate::network_set::NetworkSet;
+use crate::prefix_tree::PrefixTree;
 
-/// Conditions by what has to be so for each of them to hold: the beginning of the path, a network, a value, a regular expression. A
+/// Conditions by what has to be so for each of them to hold: the beginning of the path, a network, a value, a part of one, a regular expression. A
 /// condition without such a need is always among the candidates.
 #[derive(Debug, Default)]
 pub struct ConditionIndex {
     always: Vec<usize>,
-    prefixes: Vec<NeededPrefix>,
-    /// All networks together, and those of each condition.
-    networks: Option<(NetworkSet, Vec<NeededNetworks>)>,
+    /// The path, if a condition needs the beginning of it.
+    prefixes: Option<(Fact, PrefixTree)>,
+    networks: Option<NetworkIndex>,
     values: Vec<(Fact, ByValue)>,
+    parts: Vec<(Fact, AhoCorasick, Vec<usize>)>,
     regexes: Vec<(Fact, RegexSet, Vec<usize>)>,
 }
 
-/// The networks that a condition needs.
-type NeededNetworks = (Arc<NetworkSet>, usize);
-
 /// Conditions by the value that they need.
-type ByValue = HashMap<Box<[u8]>, Vec<usize>>;
+#[derive(Debug, Default)]
+struct ByValue {
+    conditions: HashMap<Box<[u8]>, Vec<usize>>,
+    /// A bit for each length of the values, the last one for all above. Most other values have another length, and are not hashed.
+    lengths: u64,
+}
 
-/// The beginning of paths that conditions need. They are sorted by their text.
-#[derive(Debug)]
-struct NeededPrefix {
-    text: Box<[u8]>,
-    conditions: Vec<usize>,
-    /// The longest other prefix that this one begins with.
-    parent: Option<usize>,
+impl ByValue {
+    fn insert(&mut self, value: &[u8], number: usize) {
+        self.lengths |= length_bit(value);
+        self.conditions
+            .entry(value.into())
+            .or_default()
+            .push(number);
+    }
+
+    fn get(&self, value: &[u8]) -> &[usize] {
+        if self.lengths & length_bit(value) == 0 {
+            return &[];
+        }
+        self.conditions.get(value).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn length_bit(value: &[u8]) -> u64 {
+    1 << value.len().min(63)
 }
 
 /// What has to be so for a condition to hold.
@@ -42,16 +60,39 @@ enum Need<'a> {
     Path(&'a [u8]),
     Networks(&'a Arc<NetworkSet>),
     Value(&'a Fact, &'a [u8]),
+    Part(&'a Fact, &'a [u8]),
     Regex(&'a Fact, &'a str),
+}
+
+/// What conditions need of the values of facts, and the numbers of the conditions.
+struct ByFact<'a, T>(Vec<(&'a Fact, Vec<T>, Vec<usize>)>);
+
+impl<T> Default for ByFact<'_, T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'a, T> ByFact<'a, T> {
+    fn push(&mut self, fact: &'a Fact, need: T, number: usize) {
+        match self.0.iter_mut().find(|(known, ..)| *known == fact) {
+            Some((_, needs, numbers)) => {
+                needs.push(need);
+                numbers.push(number);
+            }
+            None => self.0.push((fact, vec![need], vec![number])),
+        }
+    }
 }
 
 impl ConditionIndex {
     /// The index of these conditions; `None` always holds.
     pub fn new<'a>(conditions: impl IntoIterator<Item = Option<&'a Condition>>) -> Self {
         let mut index = Self::default();
-        let mut prefixes: HashMap<&[u8], Vec<usize>> = HashMap::new();
-        let mut networks: Vec<NeededNetworks> = Vec::new();
-        let mut regexes: Vec<(&Fact, Vec<&str>, Vec<usize>)> = Vec::new();
+        let mut prefixes = PrefixTree::default();
+        let mut networks: Vec<(Arc<NetworkSet>, usize)> = Vec::new();
+        let mut parts = ByFact::<&[u8]>::default();
+        let mut regexes = ByFact::<&str>::default();
         for (number, condition) in conditions.into_iter().enumerate() {
             let Some(needs) = condition.and_then(needs) else {
                 index.always.push(number);
@@ -59,45 +100,57 @@ impl ConditionIndex {
             };
             for need in needs {
                 match need {
-                    Need::Path(prefix) => prefixes.entry(prefix).or_default().push(number),
+                    Need::Path(prefix) => prefixes.insert(prefix, number),
                     Need::Networks(set) => networks.push((Arc::clone(set), number)),
                     Need::Value(fact, value) => index.value(fact, value, number),
-                    Need::Regex(fact, pattern) => {
-                        match regexes.iter_mut().find(|(known, ..)| *known == fact) {
-                            Some((_, patterns, numbers)) => {
-                                patterns.push(pattern);
-                                numbers.push(number);
-                            }
-                            None => regexes.push((fact, vec![pattern], vec![number])),
-                        }
-                    }
+                    Need::Part(fact, part) => parts.push(fact, part, number),
+                    Need::Regex(fact, pattern) => regexes.push(fact, pattern, number),
                 }
             }
         }
-        index.prefixes = sorted(prefixes);
-        if !networks.is_empty() {
-            let all = NetworkSet::union(networks.iter().map(|(set, _)| &**set));
-            index.networks = Some((all, networks));
+        if !prefixes.is_empty() {
+            let path = Fact::parse(FactKind::RequestPath.name());
+            index.prefixes = path.map(|path| (path, prefixes));
         }
-        for (fact, patterns, numbers) in regexes {
-            match RegexSetBuilder::new(patterns).build() {
-                Ok(set) => index.regexes.push((fact.clone(), set, numbers)),
-                // Too large together: they are asked one by one.
+        if !networks.is_empty() {
+            index.networks = Some(NetworkIndex::new(networks));
+        }
+        for (fact, parts, numbers) in parts.0 {
+            match AhoCorasick::new(parts) {
+                Ok(set) => index.parts.push((fact.clone(), set, numbers)),
                 Err(_) => index.always.extend(numbers),
             }
         }
+        for (fact, patterns, numbers) in regexes.0 {
+            index.regexes(fact, &patterns, &numbers);
+        }
         index.always.sort_unstable();
+        index.always.dedup();
         index
+    }
+
+    /// Adds regular expressions of a fact, as one set if they are not too large together.
+    fn regexes(&mut self, fact: &Fact, patterns: &[&str], numbers: &[usize]) {
+        match RegexSetBuilder::new(patterns).build() {
+            Ok(set) => self.regexes.push((fact.clone(), set, numbers.into())),
+            Err(_) if patterns.len() > 1 => {
+                let (left, right) = patterns.split_at(patterns.len() / 2);
+                let (left_numbers, right_numbers) = numbers.split_at(left.len());
+                self.regexes(fact, left, left_numbers);
+                self.regexes(fact, right, right_numbers);
+            }
+            Err(_) => self.always.extend(numbers),
+        }
     }
 
     fn value(&mut self, fact: &Fact, value: &[u8], number: usize) {
         let at = self.values.iter().position(|(known, _)| known == fact);
         let at = at.unwrap_or_else(|| {
-            self.values.push((fact.clone(), HashMap::new()));
+            self.values.push((fact.clone(), ByValue::default()));
             self.values.len().saturating_sub(1)
         });
         if let Some((_, values)) = self.values.get_mut(at) {
-            values.entry(value.into()).or_default().push(number);
+            values.insert(value, number);
         }
     }
 
@@ -105,25 +158,28 @@ impl ConditionIndex {
     pub fn candidates(&self, facts: &dyn Facts, found: &mut Vec<usize>) {
         found.clear();
         found.extend_from_slice(&self.always);
-        if !self.prefixes.is_empty()
-            && let Some(path) = Fact::parse(FactKind::RequestPath.name())
-        {
-            facts.any_text(&path, &mut |path| {
-                self.push_prefixes(&path, found);
+        if let Some((path, prefixes)) = &self.prefixes {
+            // Of its values, the first one begins with all others.
+            facts.any_text(path, &mut |path| {
+                prefixes.push_prefixes(&path, found);
                 true
             });
         }
-        if let Some((all, networks)) = &self.networks {
-            let client = facts.address();
-            if all.has_client(client) {
-                let own = networks.iter().filter(|(set, _)| set.has_client(client));
-                found.extend(own.map(|(_, number)| *number));
-            }
+        if let Some(networks) = &self.networks {
+            networks.push_sets_of(facts.address(), found);
         }
         for (fact, values) in &self.values {
             facts.any_text(fact, &mut |value| {
-                if let Some(numbers) = values.get(&*value) {
-                    found.extend_from_slice(numbers);
+                found.extend_from_slice(values.get(&value));
+                false
+            });
+        }
+        for (fact, set, numbers) in &self.parts {
+            facts.any_text(fact, &mut |value| {
+                if set.is_match(&*value) {
+                    let matching = set.find_overlapping_iter(&*value);
+                    found
+                        .extend(matching.filter_map(|part| numbers.get(part.pattern().as_usize())));
                 }
                 false
             });
@@ -142,51 +198,6 @@ impl ConditionIndex {
             found.dedup();
         }
     }
-
-    /// Adds the conditions of all prefixes of a path.
-    fn push_prefixes(&self, path: &[u8], found: &mut Vec<usize>) {
-        // The last one that is not behind the path is the longest prefix, or one of the next has it as a parent.
-        let end = self
-            .prefixes
-            .partition_point(|prefix| &*prefix.text <= path);
-        let mut at = end.checked_sub(1);
-        while let Some(prefix) = at.and_then(|at| self.prefixes.get(at)) {
-            if path.starts_with(&prefix.text) {
-                found.extend_from_slice(&prefix.conditions);
-            }
-            at = prefix.parent;
-        }
-    }
-}
-
-fn sorted(prefixes: HashMap<&[u8], Vec<usize>>) -> Vec<NeededPrefix> {
-    let mut sorted: Vec<NeededPrefix> = prefixes
-        .into_iter()
-        .map(|(text, conditions)| NeededPrefix {
-            text: text.into(),
-            conditions,
-            parent: None,
-        })
-        .collect();
-    sorted.sort_unstable_by(|one, two| one.text.cmp(&two.text));
-    // The prefixes that the text at hand begins with, the longest last.
-    let mut open: Vec<usize> = Vec::new();
-    for at in 0..sorted.len() {
-        while let (Some(last), Some(prefix)) = (open.last(), sorted.get(at)) {
-            let is_prefix = sorted
-                .get(*last)
-                .is_some_and(|last| prefix.text.starts_with(&last.text));
-            if is_prefix {
-                break;
-            }
-            open.pop();
-        }
-        if let Some(prefix) = sorted.get_mut(at) {
-            prefix.parent = open.last().copied();
-        }
-        open.push(at);
-    }
-    sorted
 }
 
 /// One of these has to be so; `None` if nothing is known.
@@ -205,6 +216,9 @@ fn needs(condition: &Condition) -> Option<Vec<Need<'_>>> {
         }
     }
 }
+
+/// The most texts of one condition that are searched for with those of others: a list has its own search.
+const MAX_PARTS: usize = 64;
 
 fn of_test(test: &Test) -> Option<Vec<Need<'_>>> {
     let fact = &test.fact;
@@ -233,6 +247,10 @@ fn of_test(test: &Test) -> Option<Vec<Need<'_>>> {
                 .collect(),
         ),
         Question::Regex(regex) if is_text => Some(vec![Need::Regex(fact, regex.as_str())]),
+        Question::Contains(texts) if is_text && texts.whole.len() <= MAX_PARTS => {
+            let texts = texts.whole.iter();
+            Some(texts.map(|text| Need::Part(fact, text)).collect())
+        }
         _ => None,
     }
 }
@@ -245,7 +263,7 @@ impl Need<'_> {
             Self::Path(_) => 0,
             Self::Networks(_) => 1,
             Self::Value(..) => 2,
-            Self::Regex(..) => 3,
+            Self::Part(..) | Self::Regex(..) => 3,
         }
     }
 }

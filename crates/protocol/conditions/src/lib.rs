@@ -8,7 +8,7 @@
 //! - `fact`: what conditions can be about, each with its type ([`FactKind`]). `facts`: what they ask of a request.
 //! - `token`, `syntax`: what is written. `check`: names, types and values; `number`: numbers with units; `possible`: conditions that
 //!   can never be true.
-//! - `index`: of many conditions, those that may hold.
+//! - `index`: of many conditions, those that may hold; `prefix_tree`: by the beginning of the path, `network_index`: by the client.
 //! - `expression`: what is evaluated. `network_set`: networks. `list`: lists of texts and networks. `map`: values from values. `share`: shares of values.
 //! - `geo`: countries, cities and autonomous systems of addresses; `geo_database`: their files, with the feature `geo`.
 //! - `request_facts`: what is known of an HTTP request and its response; `claims`: of the token of its user. `bot`: the bot that it is from. `variables`: what rules
@@ -51,9 +51,11 @@ mod limits;
 mod list;
 mod map;
 mod mistake;
+mod network_index;
 mod network_set;
 mod number;
 mod possible;
+mod prefix_tree;
 mod request_facts;
 mod share;
 mod syntax;

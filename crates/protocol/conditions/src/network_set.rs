@@ -76,6 +76,16 @@ impl NetworkSet {
         self.has_unix
     }
 
+    /// Its ranges of IPv4 addresses.
+    pub(crate) fn v4_ranges(&self) -> &[(u128, u128)] {
+        &self.v4.ranges
+    }
+
+    /// Its ranges of IPv6 addresses.
+    pub(crate) fn v6_ranges(&self) -> &[(u128, u128)] {
+        &self.v6.ranges
+    }
+
     /// Whether no client belongs to it.
     pub fn is_empty(&self) -> bool {
         self.v4.ranges.is_empty() && self.v6.ranges.is_empty() && !self.has_unix

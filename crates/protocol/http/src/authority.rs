@@ -22,16 +22,26 @@ impl Authority {
             Some(host) if !host.is_empty() => host,
             _ => host,
         };
-        let mut normal = SmallVec::from_slice(host);
-        normal.make_ascii_lowercase();
-        let host_len = normal.len();
         let zeros = port.iter().take_while(|digit| **digit == b'0').count();
         let port = port.get(zeros..).unwrap_or_default();
         let default: &[u8] = if is_secure { b"443" } else { b"80" };
-        if !port.is_empty() && port != default {
-            normal.push(b':');
-            normal.extend_from_slice(port);
+        let has_port = !port.is_empty() && port != default;
+        let length = host.len().saturating_add(1).saturating_add(port.len());
+        let mut normal = if has_port && length == text.len() {
+            // As most clients send it: nothing has to be taken out.
+            SmallVec::from_slice(text)
+        } else {
+            let mut normal = SmallVec::from_slice(host);
+            if has_port {
+                normal.push(b':');
+                normal.extend_from_slice(port);
+            }
+            normal
+        };
+        if host.iter().any(u8::is_ascii_uppercase) {
+            normal.make_ascii_lowercase();
         }
+        let host_len = host.len();
         Some(Self {
             text: normal,
             host_len,

@@ -23,6 +23,8 @@ pub enum FieldCompression {
 pub(crate) struct EncodedForm {
     was_encoded: AtomicBool,
     was_summarized: AtomicBool,
+    /// The summary of the lines that these ones are a copy of.
+    copied: Option<FieldSummary>,
     kept: OnceLock<Box<KeptForm>>,
 }
 
@@ -58,9 +60,24 @@ impl EncodedForm {
     pub(crate) fn summary(&self, summarize: impl FnOnce() -> FieldSummary) -> FieldSummary {
         if !self.was_summarized.load(Ordering::Relaxed) {
             self.was_summarized.store(true, Ordering::Relaxed);
-            return summarize();
+            return self.copied.unwrap_or_else(summarize);
         }
         self.kept(summarize).summary
+    }
+
+    /// The form of a copy of the lines. It has no encoded forms, because most copies are changed next; few of the changes are of what the
+    /// summary is about. The summary is made for the second copy.
+    pub(crate) fn copy(&self, summarize: impl FnOnce() -> FieldSummary) -> Self {
+        let copied = if self.was_summarized.load(Ordering::Relaxed) {
+            Some(self.kept(summarize).summary)
+        } else {
+            self.was_summarized.store(true, Ordering::Relaxed);
+            self.copied
+        };
+        Self {
+            copied,
+            ..Self::default()
+        }
     }
 
     fn kept(&self, summarize: impl FnOnce() -> FieldSummary) -> &KeptForm {
@@ -76,18 +93,18 @@ impl EncodedForm {
     /// Removes it, because the lines change.
     #[inline]
     pub(crate) fn clear(&mut self) {
+        self.copied = None;
+        self.clear_forms();
+    }
+
+    /// Removes the encoded forms, because lines change that the summary is not about.
+    #[inline]
+    pub(crate) fn clear_forms(&mut self) {
         *self.was_encoded.get_mut() = false;
         *self.was_summarized.get_mut() = false;
         if self.kept.get().is_some() {
             self.kept = OnceLock::new();
         }
-    }
-}
-
-/// A copy starts empty, because most copies are changed next.
-impl Clone for EncodedForm {
-    fn clone(&self) -> Self {
-        Self::default()
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::encoded::EncodedForm;
+use crate::field_summary::FieldSummary;
 use crate::known_field::{FieldSet, KnownField};
 use crate::scan::make_name_lower_case;
 
@@ -55,11 +56,12 @@ impl FieldSection {
     }
 
     /// The same lines in separate memory.
-    pub(crate) fn copy(&self) -> Box<Self> {
+    pub(crate) fn copy(&self, summarize: impl FnOnce() -> FieldSummary) -> Box<Self> {
         let mut copy = Self::take();
         copy.wire.extend_from_slice(&self.wire);
         copy.lines.extend_from_slice(&self.lines);
         copy.fields = self.fields;
+        copy.encoded = self.encoded.copy(summarize);
         copy
     }
 
@@ -70,6 +72,16 @@ impl FieldSection {
         self.fields = FieldSet::default();
     }
 
+    /// Forgets what was known of all lines together, as others with these fields are added.
+    #[inline]
+    pub(crate) fn lines_are_added(&mut self, fields: FieldSet) {
+        if FieldSummary::FIELDS.has_any(fields) {
+            self.encoded.clear();
+        } else {
+            self.encoded.clear_forms();
+        }
+    }
+
     /// Adds the index of the last line of the buffer, whose name becomes lower case.
     #[inline]
     pub(crate) fn add_line(&mut self, line: FieldLine) {
@@ -78,6 +90,7 @@ impl FieldSection {
             make_name_lower_case(bytes, usize::from(line.name));
             line.field = KnownField::of(bytes.get(..usize::from(line.name)).unwrap_or_default());
         }
+        self.lines_are_added(FieldSet::of(&[line.field]));
         self.fields.add(line.field);
         self.lines.push(line);
     }

@@ -23,6 +23,14 @@ pub struct FieldSummary {
 }
 
 impl FieldSummary {
+    /// The fields that it is about.
+    pub(crate) const FIELDS: FieldSet = FieldSet::CONNECTION.and(FieldSet::of(&[
+        KnownField::ContentLength,
+        KnownField::Date,
+        KnownField::Server,
+        KnownField::AltSvc,
+    ]));
+
     /// The facts about a section with these fields, and with these values of `Content-Length`.
     pub(crate) fn of<'a>(fields: FieldSet, lengths: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut summary = Self {

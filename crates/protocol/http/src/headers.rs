@@ -40,7 +40,8 @@ impl Drop for Headers {
 
 impl Clone for Headers {
     fn clone(&self) -> Self {
-        Self(self.0.as_ref().map(|section| section.copy()))
+        let section = self.0.as_ref();
+        Self(section.map(|section| section.copy(|| self.summarize())))
     }
 }
 
@@ -226,7 +227,9 @@ impl Headers {
         mut keep: impl FnMut(KnownField, &[u8], &[u8]) -> bool,
     ) {
         let section = self.section();
-        section.encoded.clear();
+        if let Some(other) = &other.0 {
+            section.lines_are_added(other.fields);
+        }
         section.wire.reserve(other.wire().len());
         // Lines that follow each other are copied at once.
         let mut copied = 0..0;
@@ -456,7 +459,6 @@ impl Headers {
     /// valid.
     pub fn push_with(&mut self, name: &[u8], length: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let section = self.section();
-        section.encoded.clear();
         let wire = &mut section.wire;
         let len = name
             .len()
@@ -479,6 +481,57 @@ impl Headers {
             Some(line) => section.add_line(line),
             None => wire.truncate(start),
         }
+    }
+
+    /// Adds all lines of `other` after the others. What is known of them is copied, too, which costs less than [`Headers::push`] of
+    /// each.
+    pub fn append_all(&mut self, other: &Self) {
+        let Some(other) = &other.0 else {
+            return;
+        };
+        let section = self.section();
+        let Ok(start) = u32::try_from(section.wire.len()) else {
+            // More than 4 GiB of field lines, which no limit allows.
+            return;
+        };
+        section.lines_are_added(other.fields);
+        section.wire.extend_from_slice(&other.wire);
+        section.fields = section.fields.and(other.fields);
+        section
+            .lines
+            .extend(other.lines.iter().map(|line| FieldLine {
+                start: line.start.saturating_add(start),
+                ..*line
+            }));
+    }
+
+    /// Adds to the value of the last line what a function writes at the end of the buffer, which has to be valid in a value. Does
+    /// nothing if there is no line.
+    pub fn extend_last(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(section) = &mut self.0 else {
+            return;
+        };
+        let FieldSection {
+            wire,
+            lines,
+            encoded,
+            ..
+        } = &mut **section;
+        let Some(line) = lines.last_mut() else {
+            return;
+        };
+        if FieldSummary::FIELDS.has(line.field) {
+            encoded.clear();
+        } else {
+            encoded.clear_forms();
+        }
+        wire.truncate(line.value().end);
+        write(wire);
+        let length = wire.len().saturating_sub(line.value().start);
+        // More than 4 GiB of field lines, which no limit allows, end here.
+        line.value = u32::try_from(length).unwrap_or(line.value);
+        wire.truncate(line.value().end);
+        wire.extend_from_slice(b"\r\n");
     }
 
     /// Reads the lines at the start of `input` that have the form in which they are sent (a token, a colon, one
@@ -615,6 +668,67 @@ mod tests {
         );
         assert_eq!(headers.get_str("CONTENT-TYPE"), Some("text/html"));
         assert_eq!(headers.get(header::ETAG), Some(&b"\"x\""[..]));
+    }
+
+    #[test]
+    fn lines_that_are_added_together_are_those_that_are_added_one_by_one() {
+        let mut template = Headers::new();
+        template.push(b"content-length", b"7");
+        template.push(b"ratelimit", b"\"a\";r=");
+        let mut added = Headers::new();
+        added.append_all(&Headers::new());
+        added.extend_last(|value| value.extend_from_slice(b"lost"));
+        assert!(added.is_empty());
+        added.push(b"etag", b"x");
+        assert_eq!(added.summary().content_length, None);
+        added.append_all(&template);
+        added.extend_last(|value| value.extend_from_slice(b"12"));
+        added.push(b"vary", b"accept");
+        let mut pushed = Headers::new();
+        for (name, value) in [
+            ("etag", "x"),
+            ("content-length", "7"),
+            ("ratelimit", "\"a\";r=12"),
+            ("vary", "accept"),
+        ] {
+            pushed.push(name.as_bytes(), value.as_bytes());
+        }
+        assert_eq!(added.wire(), pushed.wire());
+        assert!(added.iter().eq(pushed.iter()));
+        assert_eq!(
+            added.values_of(KnownField::Vary).next(),
+            Some(&b"accept"[..])
+        );
+        assert_eq!(added.summary().content_length, Some(7));
+    }
+
+    #[test]
+    fn the_summary_of_a_copy_is_that_of_its_own_lines() {
+        let mut first = Headers::new();
+        first.push(b"content-length", b"7");
+        // It is kept from the second time on.
+        for _ in 0..3 {
+            assert_eq!(first.summary().content_length, Some(7));
+        }
+        let mut copy = first.clone().clone();
+        copy.push(b"x-other", b"1");
+        copy.extend_last(|value| value.push(b'2'));
+        assert_eq!(copy.clone().summary().content_length, Some(7));
+        assert_eq!([(); 3].map(|()| copy.summary().has_date), [false; 3]);
+        copy.push(b"date", b"today");
+        assert!(copy.summary().has_date);
+        let mut longer = first.clone();
+        longer.extend_last(|value| value.push(b'1'));
+        assert_eq!(longer.summary().content_length, Some(71));
+        let mut without = first.clone();
+        without.remove("content-length");
+        assert_eq!(without.summary().content_length, None);
+        let mut two = first.clone();
+        two.append_from(&first, |_, _| true);
+        assert_eq!(two.summary().content_length, None);
+        let mut cleared = first.clone();
+        cleared.clear();
+        assert!(!cleared.summary().has_content_length);
     }
 
     #[test]

@@ -146,9 +146,14 @@ impl Response {
 
     /// The field lines to change; copies them if they are shared.
     pub fn headers_mut(&mut self) -> &mut Headers {
+        if let ResponseHeaders::Shared(shared) = &mut self.headers {
+            let own = Rc::get_mut(shared).map(std::mem::take);
+            let own = own.unwrap_or_else(|| Headers::clone(shared));
+            self.headers = ResponseHeaders::Own(own);
+        }
         match &mut self.headers {
             ResponseHeaders::Own(headers) => headers,
-            ResponseHeaders::Shared(headers) => Rc::make_mut(headers),
+            ResponseHeaders::Shared(shared) => Rc::make_mut(shared),
         }
     }
 

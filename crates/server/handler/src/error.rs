@@ -103,6 +103,17 @@ impl ErrorTemplate {
             preferred: self.preferred,
         }))
     }
+
+    /// The status of the error.
+    pub fn status(&self) -> StatusCode {
+        self.shared.status
+    }
+
+    /// The response to the error, in this format or in the one of the error.
+    pub(crate) fn response(&self, format: Option<ErrorFormat>) -> Response {
+        let body = self.shared.body(format.unwrap_or(self.preferred));
+        body.response(self.shared.status)
+    }
 }
 
 impl fmt::Debug for ErrorTemplate {

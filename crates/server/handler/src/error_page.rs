@@ -85,6 +85,11 @@ impl RenderedBody {
         }
     }
 
+    /// A response with this body, and no other fields.
+    pub(crate) fn response(&self, status: StatusCode) -> Response {
+        Response::with_headers(status, self.fields.clone(), self.body.clone().into())
+    }
+
     /// Makes this the body of a response.
     pub(crate) fn write(&self, response: &mut Response) {
         const DESCRIPTION: FieldSet = FieldSet::of(&[

@@ -10,7 +10,7 @@
 //!
 //! [`middleware`] has the trait `Middleware`, `Next` (the rest of the request's path behind a layer), `Chain` and
 //! `Layer`; `layered` is a layer around any service. A chain is the layers, and the service or handler behind them,
-//! that `Next` continues with.
+//! that `Next` continues with. [`gate`] has layers that need no `Next`.
 //!
 //! `route_check` is what `App::check` asks extractors and layers; [`requirement`] and [`arguments`] make the messages
 //! of the compiler. `blocking` logs handlers that block their worker, and moves work to other threads. `request_span`
@@ -43,6 +43,7 @@ pub mod error;
 pub mod error_page;
 pub mod extract;
 pub mod function;
+pub mod gate;
 mod handler_service;
 mod http_error;
 mod into_response_future;
@@ -50,7 +51,7 @@ mod layered;
 pub mod matched;
 pub mod middleware;
 pub mod multipart;
-mod panic;
+pub mod panic;
 pub mod rendering;
 mod request_span;
 #[doc(hidden)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use apus_http::{Request, Response, ResponseFuture};
 
+use crate::gate::{Gate, GateDecision, GatePass, QuotaLeft};
 use crate::into_response_future::IntoResponseFuture;
 use crate::matched::{Matched, RouteScope};
 use crate::panic::change_response;
@@ -78,6 +79,21 @@ impl Next {
         change_response(|| self.call(request), change)
     }
 
+    /// Passes a request on that a gate lets pass, for one that is called as any other layer. `keep` makes what writes the fields of its
+    /// quotas in the end.
+    pub fn call_gate<W>(
+        self,
+        gate: &dyn Gate,
+        mut request: Request,
+        keep: impl FnOnce() -> W,
+    ) -> ResponseFuture
+    where
+        W: FnOnce(&QuotaLeft, &mut Response) + 'static,
+    {
+        let decision = gate.enter(&mut request, &|request| self.rendering(request));
+        follow_gate(decision, || self.call(request), keep)
+    }
+
     /// The path of the route that is going to respond, as it was written: `/users/{id}`. A layer around
     /// a whole application runs the router early for this; in a group it is known.
     pub fn route(&self, request: &Request) -> Option<&str> {
@@ -134,13 +150,14 @@ pub trait Middleware<Marker>: Send + Sync + 'static {
     }
 }
 
-/// Middleware that changes only the request or only the response. A chain calls it without a [`Next`], which
-/// costs less.
+/// Middleware that does not call the rest of the chain itself. A chain calls it without a [`Next`], which costs less.
 pub enum Hook<'a> {
     /// Runs before the rest of the chain, and may respond itself.
     Before(&'a dyn Fn(&mut Request) -> Result<(), Response>),
     /// Runs after the rest of the chain.
     After(&'a dyn Fn(&mut Response)),
+    /// Decides about the request before, and changes the response after, the rest of the chain.
+    Gate(&'a dyn Gate),
 }
 
 impl fmt::Debug for Hook<'_> {
@@ -148,6 +165,7 @@ impl fmt::Debug for Hook<'_> {
         f.write_str(match self {
             Self::Before(_) => "Before",
             Self::After(_) => "After",
+            Self::Gate(_) => "Gate",
         })
     }
 }
@@ -164,6 +182,58 @@ pub fn run_after_hook(
         }
         response
     })
+}
+
+/// Calls a service behind a layer that is a [`Hook::Gate`], with the request that it lets pass.
+pub fn run_gate(
+    layer: &Arc<dyn AnyMiddleware>,
+    (mut request, rendering): (Request, &dyn Fn(&Request) -> Rendering),
+    call: impl FnOnce(Request) -> ResponseFuture + 'static,
+) -> ResponseFuture {
+    let Some(Hook::Gate(gate)) = layer.hook() else {
+        return call(request);
+    };
+    let decision = gate.enter(&mut request, rendering);
+    let keep = || {
+        let layer = Arc::clone(layer);
+        move |quota: &QuotaLeft, response: &mut Response| {
+            if let Some(Hook::Gate(gate)) = layer.hook() {
+                gate.write_quota(quota, response);
+            }
+        }
+    };
+    follow_gate(decision, move || call(request), keep)
+}
+
+/// Calls a service if a gate has decided so, and changes its response as the gate says.
+fn follow_gate<W>(
+    decision: GateDecision,
+    call: impl FnOnce() -> ResponseFuture + 'static,
+    keep: impl FnOnce() -> W,
+) -> ResponseFuture
+where
+    W: FnOnce(&QuotaLeft, &mut Response) + 'static,
+{
+    let change = |pass: GatePass, write: W| {
+        move |mut response: Response| {
+            pass.leave(&mut response, write);
+            response
+        }
+    };
+    match decision {
+        GateDecision::Pass(pass) if pass.is_empty() => call(),
+        GateDecision::Pass(pass) => change_response(call, change(pass, keep())),
+        GateDecision::Respond(response) => response.into(),
+        GateDecision::Wait(wait) => {
+            let write = keep();
+            ResponseFuture::later(async move {
+                match wait.await {
+                    Ok(pass) => change_response(call, change(pass, write)).wait().await,
+                    Err(response) => response,
+                }
+            })
+        }
+    }
 }
 
 impl<F, Returned, Marker> Middleware<Marker> for F
@@ -280,6 +350,14 @@ impl Layer {
     /// Passes a request through it.
     pub fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.0.middleware.call(request, next)
+    }
+
+    /// The gate that it is, if it is one.
+    pub fn gate(&self) -> Option<&dyn Gate> {
+        match self.0.middleware.hook() {
+            Some(Hook::Gate(gate)) => Some(gate),
+            _ => None,
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use apus_http::{Response, ResponseFuture, StatusCode};
 
@@ -56,18 +58,29 @@ pub(crate) fn change_response(
     call: impl FnOnce() -> ResponseFuture,
     change: impl FnOnce(Response) -> Response + 'static,
 ) -> ResponseFuture {
-    let of_panic = |panic: Box<dyn Any + Send>| PanicError::new(&*panic).into_response();
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(ResponseFuture::Now(response)) => change(response).into(),
-        Ok(ResponseFuture::Later(mut future)) => ResponseFuture::later(async move {
-            let response = std::future::poll_fn(|cx| {
-                let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                polled.unwrap_or_else(|panic| Poll::Ready(of_panic(panic)))
-            });
-            change(response.await)
+    match call_caught(call) {
+        ResponseFuture::Now(response) => change(response).into(),
+        ResponseFuture::Later(mut future) => ResponseFuture::later(async move {
+            change(std::future::poll_fn(|cx| poll_caught(&mut future, cx)).await)
         }),
-        Err(panic) => change(of_panic(panic)).into(),
     }
+}
+
+/// Calls a service. If it panics before it returns, that is the response to an error.
+pub fn call_caught(call: impl FnOnce() -> ResponseFuture) -> ResponseFuture {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(response) => response,
+        Err(panic) => PanicError::new(&*panic).into_response().into(),
+    }
+}
+
+/// Polls the future of a response. If it panics, that is the response to an error.
+pub fn poll_caught(
+    future: &mut Pin<Box<dyn Future<Output = Response>>>,
+    cx: &mut Context<'_>,
+) -> Poll<Response> {
+    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+    polled.unwrap_or_else(|panic| Poll::Ready(PanicError::new(&*panic).into_response()))
 }
 
 impl fmt::Display for PanicError {

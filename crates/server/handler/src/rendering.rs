@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error_page::{DEFAULT_FORMAT, ErrorDetails, lacks_body};
 use apus_http::{Request, Response};
 
-use crate::error::{Error, ErrorFormat};
+use crate::error::{Error, ErrorFormat, ErrorTemplate};
 
 /// A function that makes the response to an error, or leaves it to the default.
 pub type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync;
@@ -103,6 +103,14 @@ impl Rendering {
     /// The response to an error.
     pub fn respond(&self, error: Error) -> Response {
         self.apply(crate::IntoResponse::into_response(error))
+    }
+
+    /// The response to an error of which there are many. Nothing is logged for each of them.
+    pub fn respond_with(&self, template: &ErrorTemplate) -> Response {
+        if self.is_deferred || self.on_error.is_some() {
+            return self.respond(template.error());
+        }
+        template.response(self.chosen.or(self.preferred))
     }
 
     /// The response, or the response to the error in its extensions, or to its error status if it has no

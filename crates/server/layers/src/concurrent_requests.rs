@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use apus_access::{Concurrency, ConcurrencyPlace, LimitOutcome, PlaceAttempt, WaitingPlace};
+use apus_handler::gate::{Gate, GateDecision, GatePass, QuotaLeft};
+use apus_handler::middleware::Hook;
 use apus_handler::{Middleware, Next, Rendering};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
@@ -96,32 +98,29 @@ impl ConcurrentRequests {
         &self.limit
     }
 
-    /// Passes a request on that has a place, until its response was sent.
-    fn pass(
-        &self,
-        place: ConcurrencyPlace,
-        partition: Partition,
-        response: ResponseFuture,
-    ) -> ResponseFuture {
+    /// Lets a request pass that has a place, until its response was sent.
+    fn pass(&self, place: ConcurrencyPlace, partition: Partition) -> GatePass {
         let fields = (!self.limit.is_dry_run).then(|| self.fields.clone());
         let left = self.quota.max.saturating_sub(place.running());
-        response.map(move |mut response| {
-            if let Some(fields) = fields {
-                fields.write(response.headers_mut(), partition, left.into(), None);
-            }
-            // The response that opens a tunnel is complete when its head was sent.
-            match response.take_tunnel() {
-                Some(tunnel) => response.set_tunnel(Box::new(move |duplex| {
-                    let running = tunnel(duplex);
-                    Box::pin(async move {
-                        running.await;
-                        drop(place);
-                    })
-                })),
-                None => response.on_complete(move |_| drop(place)),
-            }
-            response
-        })
+        GatePass {
+            quota: None,
+            change: Some(Box::new(move |response: &mut Response| {
+                if let Some(fields) = fields {
+                    fields.write(response.headers_mut(), partition, left.into(), None);
+                }
+                // The response that opens a tunnel is complete when its head was sent.
+                match response.take_tunnel() {
+                    Some(tunnel) => response.set_tunnel(Box::new(move |duplex| {
+                        let running = tunnel(duplex);
+                        Box::pin(async move {
+                            running.await;
+                            drop(place);
+                        })
+                    })),
+                    None => response.on_complete(move |_| drop(place)),
+                }
+            })),
+        }
     }
 
     fn refuse(
@@ -130,14 +129,14 @@ impl ConcurrentRequests {
         rendering: &Rendering,
         client: Option<IpAddr>,
     ) -> Response {
-        self.limit.refuse(client);
+        self.limit.refuse(client, apus_clock::monotonic());
         let mut response = self.limit.refusal(self.status, RETRY_AFTER, rendering);
         self.fields
             .write(response.headers_mut(), partition, 0, None);
         response
     }
 
-    fn call_dry(&self, attempt: PlaceAttempt, mut request: Request, next: Next) -> ResponseFuture {
+    fn enter_dry(&self, attempt: PlaceAttempt, request: &mut Request) -> GatePass {
         match attempt {
             PlaceAttempt::Taken(place) => {
                 self.limit.count(if place.running() > self.quota.max {
@@ -145,22 +144,17 @@ impl ConcurrentRequests {
                 } else {
                     LimitOutcome::Allowed
                 });
-                self.pass(place, Partition::default(), next.call(request))
+                self.pass(place, Partition::default())
             }
             PlaceAttempt::Waiting(_) | PlaceAttempt::Full => {
-                self.limit.count_dry(&mut request);
-                next.call(request)
+                self.limit.count_dry(request);
+                GatePass::default()
             }
         }
     }
 
-    /// Waits for a place, and then passes the request on.
-    async fn wait(&self, waiting: WaitingPlace, about: WaitingTurn) -> Response {
-        let WaitingTurn {
-            request,
-            next,
-            partition,
-        } = about;
+    /// Waits for a place.
+    async fn wait(&self, waiting: WaitingPlace, about: WaitingTurn) -> Result<GatePass, Response> {
         let place = tokio::select! {
             biased;
             place = waiting => place,
@@ -169,33 +163,44 @@ impl ConcurrentRequests {
         match place {
             Some(place) => {
                 self.limit.count(LimitOutcome::Delayed);
-                let response = next.call(request);
-                self.pass(place, partition, response).wait().await
+                Ok(self.pass(place, about.partition))
             }
-            None => {
-                let rendering = next.rendering(&request);
-                self.refuse(partition, &rendering, request.client().ip)
-            }
+            None => Err(self.refuse(about.partition, &about.rendering, about.client)),
         }
     }
 }
 
-/// A request that waits for a place.
+/// What the response to a request that waits for a place depends on.
 struct WaitingTurn {
-    request: Request,
-    next: Next,
     partition: Partition,
+    rendering: Rendering,
+    client: Option<IpAddr>,
 }
 
 impl Middleware<()> for ConcurrentRequests {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        let Some(value) = self.limit.key.value(&request) else {
+        // All fields are written by the change of the response.
+        next.call_gate(self, request, || |_: &QuotaLeft, _: &mut Response| {})
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::Gate(self))
+    }
+}
+
+impl Gate for ConcurrentRequests {
+    fn enter(
+        &self,
+        request: &mut Request,
+        rendering: &dyn Fn(&Request) -> Rendering,
+    ) -> GateDecision {
+        let Some(value) = self.limit.key.value(request) else {
             self.limit
-                .note(&request, || "no key, so no limit".to_owned());
-            return next.call(request);
+                .note(request, || "no key, so no limit".to_owned());
+            return GateDecision::Pass(GatePass::default());
         };
-        if self.limit.is_passed_by(&request) {
-            return next.call(request);
+        if self.limit.is_passed_by(request) {
+            return GateDecision::Pass(GatePass::default());
         }
         let running = &self.limit.state().running;
         let claimant = running.claimant(&value.bytes, request.client().ip.map(client_network));
@@ -208,7 +213,7 @@ impl Middleware<()> for ConcurrentRequests {
             self.quota
         };
         let attempt = running.take(claimant, quota);
-        self.limit.note(&request, || match &attempt {
+        self.limit.note(request, || match &attempt {
             PlaceAttempt::Taken(place) => {
                 format!("{} of {} requests at once", place.running(), self.quota.max)
             }
@@ -216,27 +221,27 @@ impl Middleware<()> for ConcurrentRequests {
             PlaceAttempt::Full => "the limit is exceeded".to_owned(),
         });
         if self.limit.is_dry_run {
-            return self.call_dry(attempt, request, next);
+            return GateDecision::Pass(self.enter_dry(attempt, request));
         }
         let partition = self.limit.partition(&value);
         match attempt {
             PlaceAttempt::Taken(place) => {
                 self.limit.count(LimitOutcome::Allowed);
-                self.pass(place, partition, next.call(request))
+                GateDecision::Pass(self.pass(place, partition))
             }
             PlaceAttempt::Waiting(waiting) => {
                 let limit = self.clone();
                 let about = WaitingTurn {
-                    request,
-                    next,
                     partition,
+                    rendering: rendering(request),
+                    client: request.client().ip,
                 };
-                ResponseFuture::later(async move { limit.wait(waiting, about).await })
+                GateDecision::Wait(Box::pin(async move { limit.wait(waiting, about).await }))
             }
             PlaceAttempt::Full => {
-                let rendering = next.rendering(&request);
-                self.refuse(partition, &rendering, request.client().ip)
-                    .into()
+                let rendering = rendering(request);
+                let response = self.refuse(partition, &rendering, request.client().ip);
+                GateDecision::Respond(response)
             }
         }
     }

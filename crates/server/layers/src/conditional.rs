@@ -3,9 +3,10 @@
 use std::fmt;
 
 use apus_conditions::{Condition, RequestFacts};
-use apus_handler::middleware::Layer;
-use apus_handler::{Middleware, Next, RouteCheck};
-use apus_http::{Request, ResponseFuture};
+use apus_handler::gate::{Gate, GateDecision, GatePass, QuotaLeft};
+use apus_handler::middleware::{Hook, Layer};
+use apus_handler::{Middleware, Next, Rendering, RouteCheck};
+use apus_http::{Request, Response, ResponseFuture};
 
 /// A layer that only the requests pass through for which a condition holds. Others go on behind it.
 pub struct ConditionalLayer {
@@ -36,6 +37,31 @@ impl Middleware<()> for ConditionalLayer {
 
     fn check(&self, route: &mut RouteCheck<'_>) {
         self.layer.check(route);
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        self.layer.gate().map(|_| Hook::Gate(self as &dyn Gate))
+    }
+}
+
+impl Gate for ConditionalLayer {
+    fn enter(
+        &self,
+        request: &mut Request,
+        rendering: &dyn Fn(&Request) -> Rendering,
+    ) -> GateDecision {
+        match self.layer.gate() {
+            Some(gate) if self.condition.holds(&RequestFacts::new(request)) => {
+                gate.enter(request, rendering)
+            }
+            _ => GateDecision::Pass(GatePass::default()),
+        }
+    }
+
+    fn write_quota(&self, quota: &QuotaLeft, response: &mut Response) {
+        if let Some(gate) = self.layer.gate() {
+            gate.write_quota(quota, response);
+        }
     }
 }
 

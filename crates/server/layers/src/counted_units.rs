@@ -63,17 +63,17 @@ pub(crate) struct ResponseCharge<C> {
 }
 
 impl<C: FnOnce(u64) + 'static> ResponseCharge<C> {
-    pub(crate) fn of(self, mut response: Response) -> Response {
+    pub(crate) fn of(self, response: &mut Response) {
         let condition = match &self.counted {
-            CountedUnits::Requests => return response,
+            CountedUnits::Requests => return,
             CountedUnits::Responses(condition) => Some(condition),
             CountedUnits::Bytes(condition) => condition.as_ref(),
         };
         let took = apus_clock::monotonic().saturating_sub(self.began);
         if let (Some(condition), Some(request)) = (condition, &self.request)
-            && !condition.holds(&RequestFacts::new(request).with_response(&response, took))
+            && !condition.holds(&RequestFacts::new(request).with_response(response, took))
         {
-            return response;
+            return;
         }
         let charge = self.charge;
         if matches!(self.counted, CountedUnits::Responses(_)) {
@@ -81,6 +81,5 @@ impl<C: FnOnce(u64) + 'static> ResponseCharge<C> {
         } else {
             response.on_complete(move |completion| charge(completion.body_bytes));
         }
-        response
     }
 }

@@ -16,6 +16,8 @@
 //!
 //! - **What limits count outlives a configuration** (`limit`): it is in an `apus_access::LimitState`, which the limit of the same name
 //!   continues with after a reload. `limit_key` is what they count by. Conditions ask what is left by `limit_facts`.
+//! - **Limits on rates, quotas and requests at once are gates** (`apus_handler::gate`): they decide with the request in place, and change the response
+//!   later, so that a chain that knows gates makes nothing for them.
 //! - **`hsts` is the one place that sets HSTS** (`HstsField`): in applications as a layer, alone or as a part of
 //!   `security_headers`, and in sites where the other fields of a response are set, so that error pages and redirects have
 //!   it, too.

@@ -16,7 +16,7 @@ use apus_http::{Headers, Request, Response, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client_network::client_network;
+use crate::client_network::ClientKey;
 use crate::limit_key::{KeyValue, LimitKey};
 
 /// The keys that a limit remembers unless it is told otherwise.
@@ -40,8 +40,15 @@ pub struct LimitHandle {
     pub(crate) quota: Option<QuotaTerms>,
     ban: Option<LimitBan>,
     state: Arc<OnceLock<Arc<LimitState>>>,
-    /// The error of a refusal, made at the first one.
-    refusal: Arc<OnceLock<ErrorTemplate>>,
+    /// What all refusals have in common, made at the first one.
+    refusal: Arc<OnceLock<RefusalTemplate>>,
+}
+
+/// What the refusals of a limit have in common.
+struct RefusalTemplate {
+    error: ErrorTemplate,
+    /// The line of `Retry-After`, up to its number.
+    retry_after: Headers,
 }
 
 /// What a quota is of.
@@ -144,15 +151,15 @@ impl LimitHandle {
     }
 
     /// Counts a refusal, and bans the client if it was refused often.
-    pub(crate) fn refuse(&self, client: Option<IpAddr>) {
-        self.count(LimitOutcome::Refused);
+    pub(crate) fn refuse(&self, client: Option<IpAddr>, now: Duration) {
+        self.count_refusal(LimitOutcome::Refused, now);
         let (Some(ban), Some(client)) = (&self.ban, client) else {
             return;
         };
         let table = &self.state().times;
         let is_often = ban.refusals.is_none_or(|rate| {
-            let key = table.key((REFUSED, client_network(client)));
-            rate.take(table, key, 1, apus_clock::monotonic()).is_err()
+            let key = table.key(ClientKey::new(REFUSED, client));
+            rate.take(table, key, 1, now).is_err()
         });
         if let Some(bans) = ban.bans.get().filter(|_| is_often) {
             bans.ban(client, ban.time, &format!("limit {}", self.name));
@@ -267,16 +274,20 @@ impl LimitHandle {
         keys.into_iter().filter(|key| table.reset(*key)).count()
     }
 
-    /// Counts a decision, and logs refusals in a line for many.
+    /// Counts a decision that is no refusal.
     pub(crate) fn count(&self, outcome: LimitOutcome) {
+        self.state().counters.count(outcome);
+    }
+
+    /// Counts a refusal, or what would have been one, and logs a line for many.
+    fn count_refusal(&self, outcome: LimitOutcome, now: Duration) {
         let counters = &self.state().counters;
         counters.count(outcome);
-        let action = match outcome {
-            LimitOutcome::Refused => "refused",
-            LimitOutcome::WouldRefuse => "would have refused",
-            _ => return,
-        };
-        if let Some(requests) = counters.refusals_to_log(apus_clock::monotonic()) {
+        if let Some(requests) = counters.refusals_to_log(now) {
+            let action = match outcome {
+                LimitOutcome::WouldRefuse => "would have refused",
+                _ => "refused",
+            };
             let (limit, key) = (&*self.name, &self.key);
             tracing::info!(limit, %key, requests, "a limit {action} requests");
         }
@@ -289,7 +300,7 @@ impl LimitHandle {
 
     /// Counts a request that this dry run would have refused.
     pub(crate) fn count_dry(&self, request: &mut Request) {
-        self.count(LimitOutcome::WouldRefuse);
+        self.count_refusal(LimitOutcome::WouldRefuse, apus_clock::monotonic());
         request.extensions_mut().insert(WouldBeRefused);
     }
 
@@ -306,8 +317,8 @@ impl LimitHandle {
 
     /// The error of a refusal.
     pub(crate) fn error(&self, status: StatusCode, wait: Duration) -> Error {
-        let error = self.refusal_error(status);
-        error.header(header::RETRY_AFTER, retry_after(wait).into())
+        let error = self.refusal_template(status).error.error().status(status);
+        error.header(header::RETRY_AFTER, retry_seconds(wait).into())
     }
 
     /// The response of a refusal, without the fields of the quota.
@@ -317,29 +328,38 @@ impl LimitHandle {
         wait: Duration,
         rendering: &Rendering,
     ) -> Response {
-        let mut response = rendering.respond(self.refusal_error(status));
+        let RefusalTemplate { error, retry_after } = self.refusal_template(status);
+        let mut response = if error.status() == status {
+            rendering.respond_with(error)
+        } else {
+            rendering.respond(error.error().status(status))
+        };
         let headers = response.headers_mut();
         // The function of an application for errors may have set it.
         if !headers.contains("retry-after") {
-            headers.push_with(b"retry-after", 4, |line| decimal(retry_after(wait), line));
+            headers.append_all(retry_after);
+            headers.extend_last(|value| decimal(retry_seconds(wait), value));
         }
         response
     }
 
-    fn refusal_error(&self, status: StatusCode) -> Error {
-        let template = self.refusal.get_or_init(|| {
+    fn refusal_template(&self, status: StatusCode) -> &RefusalTemplate {
+        self.refusal.get_or_init(|| {
             let detail = match self.quota {
                 None => "there were too many requests; please wait a moment",
                 Some(_) => "the quota is used up",
             };
-            ErrorTemplate::new(
-                Error::new(status, detail)
-                    .kind(QUOTA_EXCEEDED)
-                    .title(QUOTA_EXCEEDED_TITLE)
-                    .with("violated-policies", [&*self.name]),
-            )
-        });
-        template.error().status(status)
+            let error = Error::new(status, detail)
+                .kind(QUOTA_EXCEEDED)
+                .title(QUOTA_EXCEEDED_TITLE)
+                .with("violated-policies", [&*self.name]);
+            let mut retry_after = Headers::new();
+            retry_after.push(b"retry-after", b"");
+            RefusalTemplate {
+                error: ErrorTemplate::new(error),
+                retry_after,
+            }
+        })
     }
 
     /// The partition of a key for the fields (parameter `pk`). The address of a client is none, as the client knows it, and others
@@ -353,6 +373,18 @@ impl LimitHandle {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Partition(Option<u64>);
 
+impl Partition {
+    /// The partition of this number.
+    pub(crate) fn of(number: Option<u64>) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> Option<u64> {
+        self.0
+    }
+}
+
 /// The fields of a policy: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10 sections 3 and 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyFields(Arc<PolicyText>);
@@ -364,6 +396,11 @@ struct PolicyText {
     /// What stands before the number of `r`.
     state: Box<str>,
 }
+
+/// The lines of a policy without a partition, up to the number of `r`.
+// Each response of a limit of clients has these fields: written from their names and parts, they were a third of its instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyLines(Headers);
 
 impl PolicyFields {
     /// Of so many requests in a time, or of another unit.
@@ -409,16 +446,11 @@ impl PolicyFields {
             STANDARD.encode_string(number.to_le_bytes(), &mut key);
             key.push(':');
         }
-        // These characters are always valid in field values. Each response has these fields: with `write!` they were a fifth of the
-        // instructions of a limit.
+        // These characters are always valid in field values.
         let length = state.len().saturating_add(key.len()).saturating_add(24);
         headers.push_with(b"ratelimit", length, |line| {
             line.extend_from_slice(state.as_bytes());
-            decimal(left, line);
-            if let Some(reset) = reset {
-                line.extend_from_slice(b";t=");
-                decimal(seconds(reset), line);
-            }
+            write_state(left, reset, line);
             line.extend_from_slice(key.as_bytes());
         });
         let length = policy.len().saturating_add(key.len());
@@ -426,6 +458,32 @@ impl PolicyFields {
             line.extend_from_slice(policy.as_bytes());
             line.extend_from_slice(key.as_bytes());
         });
+    }
+
+    /// Its lines without a partition.
+    pub(crate) fn lines(&self) -> PolicyLines {
+        let PolicyText { policy, state } = &*self.0;
+        let mut lines = Headers::new();
+        lines.push(b"ratelimit-policy", policy.as_bytes());
+        lines.push(b"ratelimit", state.as_bytes());
+        PolicyLines(lines)
+    }
+}
+
+impl PolicyLines {
+    /// Writes both fields: what is left, and when all is there again.
+    pub(crate) fn write(&self, headers: &mut Headers, left: u64, reset: Option<Duration>) {
+        headers.append_all(&self.0);
+        headers.extend_last(|value| write_state(left, reset, value));
+    }
+}
+
+/// Writes the number of `r` and the parameter `t`.
+fn write_state(left: u64, reset: Option<Duration>, value: &mut Vec<u8>) {
+    decimal(left, value);
+    if let Some(reset) = reset {
+        value.extend_from_slice(b";t=");
+        decimal(seconds(reset), value);
     }
 }
 
@@ -454,7 +512,7 @@ pub(crate) async fn sleep(time: Duration) {
 }
 
 /// The seconds of `Retry-After`: at least one.
-fn retry_after(wait: Duration) -> u64 {
+fn retry_seconds(wait: Duration) -> u64 {
     seconds(wait).max(1)
 }
 
@@ -515,6 +573,13 @@ mod tests {
         assert_eq!(
             written(Partition(None), 2, Some(3 * second + second / 3)),
             ["\"ab-_7\";r=2;t=4", "\"ab-_7\";q=3;w=10"]
+        );
+        let mut headers = Headers::new();
+        let lines = fields.lines();
+        lines.write(&mut headers, 2, Some(3 * second + second / 3));
+        assert_eq!(
+            headers.wire(),
+            b"ratelimit-policy: \"ab-_7\";q=3;w=10\r\nratelimit: \"ab-_7\";r=2;t=4\r\n"
         );
         assert_eq!(
             written(Partition(Some(1)), 0, None),

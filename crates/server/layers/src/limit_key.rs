@@ -154,6 +154,11 @@ impl LimitKey {
         matches!(&self.kind, KeyKind::Parts(parts) if parts.iter().any(is_of_user))
     }
 
+    /// Whether it is the client alone.
+    pub(crate) fn is_client(&self) -> bool {
+        matches!(&self.kind, KeyKind::Parts(parts) if matches!(**parts, [KeyPart::Client]))
+    }
+
     /// Whether it tells clients apart by their addresses.
     pub fn has_client(&self) -> bool {
         matches!(&self.kind, KeyKind::Parts(parts) if parts.contains(&KeyPart::Client))

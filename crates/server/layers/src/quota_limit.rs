@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use apus_access::{LimitOutcome, QuotaCalendar, QuotaExceeded, QuotaPeriod, QuotaWindow, TimeZone};
 use apus_conditions::Condition;
-use apus_handler::{Middleware, Next};
+use apus_handler::gate::{Gate, GateDecision, GatePass, QuotaLeft};
+use apus_handler::middleware::Hook;
+use apus_handler::{Middleware, Next, Rendering};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use crate::counted_units::CountedUnits;
@@ -224,46 +226,64 @@ impl QuotaLimit {
 }
 
 impl Middleware<()> for QuotaLimit {
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        let Some((quota, value)) = self.quota(&request) else {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        // All fields are written by the change of the response.
+        next.call_gate(self, request, || |_: &QuotaLeft, _: &mut Response| {})
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::Gate(self))
+    }
+}
+
+impl Gate for QuotaLimit {
+    fn enter(
+        &self,
+        request: &mut Request,
+        rendering: &dyn Fn(&Request) -> Rendering,
+    ) -> GateDecision {
+        let pass = || GateDecision::Pass(GatePass::default());
+        let Some((quota, value)) = self.quota(request) else {
             self.limit
-                .note(&request, || "no key, so no limit".to_owned());
-            return next.call(request);
+                .note(request, || "no key, so no limit".to_owned());
+            return pass();
         };
-        if self.limit.is_passed_by(&request) {
-            return next.call(request);
+        if self.limit.is_passed_by(request) {
+            return pass();
         }
         // The state of a quota has a table.
         let Some(table) = self.limit.state().quotas.as_ref() else {
-            return next.call(request);
+            return pass();
         };
         let key = table.key(&value.bytes);
         let now = apus_clock::unix_time();
         let period = self.calendar.period(now);
-        let name = || self.limit.key.shown(&request, &value);
-        let taken = match self.counted {
-            CountedUnits::Requests => table.take((key, 1), quota.units, period, name),
-            _ => table.check(key, quota.units, period),
+        let taken = {
+            let name = || self.limit.key.shown(request, &value);
+            match self.counted {
+                CountedUnits::Requests => table.take((key, 1), quota.units, period, name),
+                _ => table.check(key, quota.units, period),
+            }
         };
-        self.limit.note(&request, || self.shown(taken, quota.units));
+        self.limit.note(request, || self.shown(taken, quota.units));
         let reset = period.left(now);
         let partition = self.limit.partition(&value);
         let Ok(left) = taken else {
             if self.limit.is_dry_run {
-                self.limit.count_dry(&mut request);
-                return next.call(request);
+                self.limit.count_dry(request);
+                return pass();
             }
-            self.limit.refuse(request.client().ip);
-            let rendering = next.rendering(&request);
-            let mut response = self.limit.refusal(self.status, reset, &rendering);
+            self.limit
+                .refuse(request.client().ip, apus_clock::monotonic());
+            let mut response = (self.limit).refusal(self.status, reset, &rendering(request));
             if let Some(fields) = self.fields(quota, period) {
                 fields.write(response.headers_mut(), partition, 0, Some(reset));
             }
-            return response.into();
+            return GateDecision::Respond(response);
         };
         self.limit.count(LimitOutcome::Allowed);
-        let charge = self.counted.charge(&request, || {
-            let name = name();
+        let charge = self.counted.charge(request, || {
+            let name = self.limit.key.shown(request, &value);
             let (table, calendar) = (Arc::clone(table), Arc::clone(&self.calendar));
             move |units| {
                 let period = calendar.period(apus_clock::unix_time());
@@ -273,17 +293,18 @@ impl Middleware<()> for QuotaLimit {
         let fields = self.fields(quota, period).cloned();
         let fields = fields.filter(|_| !self.limit.is_dry_run);
         if charge.is_none() && fields.is_none() {
-            return next.call(request);
+            return pass();
         }
-        next.call_and_change(request, move |response| {
-            let mut response: Response = match charge {
-                Some(charge) => charge.of(response),
-                None => response,
-            };
-            if let Some(fields) = fields {
-                fields.write(response.headers_mut(), partition, left, Some(reset));
-            }
-            response
+        GateDecision::Pass(GatePass {
+            quota: None,
+            change: Some(Box::new(move |response: &mut Response| {
+                if let Some(charge) = charge {
+                    charge.of(response);
+                }
+                if let Some(fields) = fields {
+                    fields.write(response.headers_mut(), partition, left, Some(reset));
+                }
+            })),
         })
     }
 }

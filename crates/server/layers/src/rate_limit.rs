@@ -7,13 +7,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_access::{LimitOutcome, Rate, RateDecision};
+use apus_access::{Key, LimitOutcome, Rate, RateDecision};
 use apus_conditions::Condition;
+use apus_handler::gate::{Gate, GateDecision, GatePass, QuotaLeft, ResponseChange};
+use apus_handler::middleware::Hook;
 use apus_handler::{Error, Middleware, Next, Rendering};
 use apus_http::{HeaderName, Request, Response, ResponseFuture, StatusCode};
 
+use crate::client_network::ClientKey;
 use crate::counted_units::CountedUnits;
-use crate::limit::{LimitHandle, Partition, PolicyFields, REMEMBERED_KEYS, sleep};
+use crate::limit::{LimitHandle, Partition, PolicyFields, PolicyLines, REMEMBERED_KEYS, sleep};
 use crate::limit_key::{KeyValue, LimitKey};
 
 /// A layer that responds 429 to clients that send too many requests.
@@ -30,8 +33,9 @@ use crate::limit_key::{KeyValue, LimitKey};
 #[derive(Clone)]
 pub struct RateLimit {
     limit: LimitHandle,
-    quota: RateQuota,
-    tiers: Arc<HashMap<Box<[u8]>, RateQuota>>,
+    quotas: Arc<RateQuotas>,
+    /// The number of the quota of a key.
+    tiers: Arc<HashMap<Box<[u8]>, usize>>,
     status: StatusCode,
     counted: CountedUnits,
 }
@@ -41,6 +45,55 @@ pub struct RateLimit {
 struct RateQuota {
     rate: Rate,
     fields: PolicyFields,
+}
+
+/// The quotas of a limit, by their numbers. Tiers with the same rate have the same quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RateQuotas {
+    /// Of keys without a tier: number 0.
+    default: RateQuota,
+    /// The lines of its fields for keys without a partition.
+    lines: PolicyLines,
+    /// From number 1 on.
+    others: Vec<RateQuota>,
+}
+
+impl RateQuotas {
+    fn new(default: RateQuota, others: Vec<RateQuota>) -> Self {
+        Self {
+            lines: default.fields.lines(),
+            default,
+            others,
+        }
+    }
+
+    fn get(&self, number: usize) -> &RateQuota {
+        let other = number.checked_sub(1).and_then(|at| self.others.get(at));
+        other.unwrap_or(&self.default)
+    }
+
+    fn number(&self, rate: Rate) -> Option<usize> {
+        let mut all = [&self.default].into_iter().chain(&self.others);
+        all.position(|quota| quota.rate == rate)
+    }
+
+    /// The same rates, with other fields.
+    fn renewed(&self, name: &Arc<str>, unit: Option<&str>) -> Self {
+        let renewed = |quota: &RateQuota| RateQuota::new(quota.rate, name, unit);
+        let others = self.others.iter().map(renewed);
+        Self::new(renewed(&self.default), others.collect())
+    }
+
+    fn write(&self, quota: &QuotaLeft, response: &mut Response) {
+        let headers = response.headers_mut();
+        match (quota.quota, quota.partition) {
+            (0, None) => self.lines.write(headers, quota.left, quota.reset),
+            (number, partition) => {
+                let (fields, partition) = (&self.get(number).fields, Partition::of(partition));
+                fields.write(headers, partition, quota.left, quota.reset);
+            }
+        }
+    }
 }
 
 impl RateQuota {
@@ -58,7 +111,10 @@ impl RateLimit {
     pub fn new(requests: u32, period: Duration) -> Self {
         let limit = LimitHandle::new(REMEMBERED_KEYS);
         Self {
-            quota: RateQuota::new(Rate::new(requests.into(), period), &limit.name, None),
+            quotas: Arc::new(RateQuotas::new(
+                RateQuota::new(Rate::new(requests.into(), period), &limit.name, None),
+                Vec::new(),
+            )),
             limit,
             tiers: Arc::default(),
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -84,7 +140,7 @@ impl RateLimit {
     /// The number of requests that may come at once. Default: the requests of the whole period.
     #[must_use]
     pub fn burst(self, requests: u32) -> Self {
-        let rate = self.quota.rate.with_burst(requests.into());
+        let rate = self.rate().with_burst(requests.into());
         self.with_rate(rate)
     }
 
@@ -92,14 +148,21 @@ impl RateLimit {
     /// other, at the rate. Default: not at all.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
-        let rate = self.quota.rate.with_delay(delay);
+        let rate = self.rate().with_delay(delay);
         self.with_rate(rate)
     }
 
     fn with_rate(mut self, rate: Rate) -> Self {
-        self.quota = RateQuota::new(rate, &self.limit.name, self.counted.unit());
+        let quota = RateQuota::new(rate, &self.limit.name, self.counted.unit());
+        let others = self.quotas.others.clone();
+        self.quotas = Arc::new(RateQuotas::new(quota, others));
         self.limit.reset();
         self
+    }
+
+    /// The rate of keys without a tier.
+    fn rate(&self) -> Rate {
+        self.quotas.default.rate
     }
 
     /// The number of clients that are remembered, with about 20 bytes each. Default: 100,000. Above it, the
@@ -121,13 +184,8 @@ impl RateLimit {
 
     /// Makes the fields anew.
     fn renew_quotas(mut self) -> Self {
-        let unit = self.counted.unit();
-        self.quota = RateQuota::new(self.quota.rate, &self.limit.name, unit);
-        let tiers = self.tiers.iter().map(|(value, quota)| {
-            let quota = RateQuota::new(quota.rate, &self.limit.name, unit);
-            (value.clone(), quota)
-        });
-        self.tiers = Arc::new(tiers.collect());
+        let renewed = self.quotas.renewed(&self.limit.name, self.counted.unit());
+        self.quotas = Arc::new(renewed);
         self
     }
 
@@ -174,8 +232,14 @@ impl RateLimit {
     /// request of another key counts for its client, so that nobody gains by making up keys.
     #[must_use]
     pub fn tier(mut self, key: &str, limit: &Self) -> Self {
-        let quota = RateQuota::new(limit.quota.rate, &self.limit.name, self.counted.unit());
-        Arc::make_mut(&mut self.tiers).insert(key.as_bytes().into(), quota);
+        let rate = limit.rate();
+        let number = self.quotas.number(rate).unwrap_or_else(|| {
+            let quota = RateQuota::new(rate, &self.limit.name, self.counted.unit());
+            let others = &mut Arc::make_mut(&mut self.quotas).others;
+            others.push(quota);
+            others.len()
+        });
+        Arc::make_mut(&mut self.tiers).insert(key.as_bytes().into(), number);
         self
     }
 
@@ -215,7 +279,7 @@ impl RateLimit {
     pub fn attempt(&self, name: &str) -> Result<(), Error> {
         let table = &self.limit.state().times;
         let key = table.key((ATTEMPT, name));
-        let rate = self.quota.rate.with_delay(Duration::ZERO);
+        let rate = self.rate().with_delay(Duration::ZERO);
         match rate.take(table, key, 1, apus_clock::monotonic()) {
             Ok(_) => Ok(()),
             Err(wait) => Err(self.limit.error(self.status, wait)),
@@ -224,35 +288,48 @@ impl RateLimit {
 
     /// What is left for a request, which is not counted: requests, or what else it counts. `None` if the limit is not for the request.
     pub fn left(&self, request: &Request) -> Option<u64> {
-        let (quota, value) = self.quota(request)?;
-        let table = &self.limit.state().times;
-        let key = table.key((REQUEST, &value.bytes));
-        let checked = quota.rate.check(table, key, apus_clock::monotonic());
+        let (number, key, _) = self.key(request)?;
+        let (rate, table) = (self.quotas.get(number).rate, &self.limit.state().times);
+        let checked = rate.check(table, key, apus_clock::monotonic());
         Some(checked.map_or(0, |decision| decision.remaining))
     }
 
-    /// The quota and the key of a request.
-    fn quota(&self, request: &Request) -> Option<(&RateQuota, KeyValue)> {
+    /// The number of the quota of a request, its key, and the partition that it belongs to.
+    fn key(&self, request: &Request) -> Option<(usize, Key, Partition)> {
+        let table = &self.limit.state().times;
+        // Most limits are of clients: their keys need no list of bytes.
+        if self.limit.key.is_client() {
+            let client = ClientKey::new(REQUEST, request.client().ip?);
+            return Some((0, table.key(client), Partition::default()));
+        }
+        let (number, value) = self.quota(request)?;
+        let key = table.key((REQUEST, &value.bytes));
+        Some((number, key, self.limit.partition(&value)))
+    }
+
+    /// The number of the quota of a request, and the value of its key.
+    fn quota(&self, request: &Request) -> Option<(usize, KeyValue)> {
         let value = self.limit.key.value(request)?;
         if self.tiers.is_empty() || value.is_plain {
-            return Some((&self.quota, value));
+            return Some((0, value));
         }
         match self.tiers.get(value.text()) {
-            Some(quota) => Some((quota, value)),
-            None => Some((&self.quota, LimitKey::client().value(request)?)),
+            Some(number) => Some((*number, value)),
+            None => Some((0, LimitKey::client().value(request)?)),
         }
     }
 
-    fn refusal(&self, wait: Duration, quota: &RateQuota, about: &Refused<'_>) -> Response {
-        let mut response = self.limit.refusal(self.status, wait, about.rendering);
+    fn refusal(&self, wait: Duration, rendering: &Rendering, about: QuotaLeft) -> Response {
+        let mut response = self.limit.refusal(self.status, wait, rendering);
         // The whole burst is there after the time until a request may come, and the time of the others.
-        let rate = &quota.rate;
+        let rate = &self.quotas.get(about.quota).rate;
         let reset = wait
             .saturating_add(rate.window())
             .saturating_add(rate.delay())
             .saturating_sub(rate.interval());
-        let headers = response.headers_mut();
-        quota.fields.write(headers, about.partition, 0, Some(reset));
+        let reset = Some(reset);
+        self.quotas
+            .write(&QuotaLeft { reset, ..about }, &mut response);
         response
     }
 }
@@ -261,79 +338,90 @@ impl RateLimit {
 const ATTEMPT: u8 = 1;
 const REQUEST: u8 = 0;
 
-/// What the response to a refused request depends on.
-struct Refused<'a> {
-    rendering: &'a Rendering,
-    partition: Partition,
+impl Middleware<()> for RateLimit {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        next.call_gate(self, request, || {
+            let quotas = Arc::clone(&self.quotas);
+            move |quota: &QuotaLeft, response: &mut Response| quotas.write(quota, response)
+        })
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::Gate(self))
+    }
 }
 
-impl Middleware<()> for RateLimit {
-    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
-        let Some((quota, value)) = self.quota(&request) else {
+impl Gate for RateLimit {
+    fn enter(
+        &self,
+        request: &mut Request,
+        rendering: &dyn Fn(&Request) -> Rendering,
+    ) -> GateDecision {
+        let Some((number, key, partition)) = self.key(request) else {
             self.limit
-                .note(&request, || "no key, so no limit".to_owned());
-            return next.call(request);
+                .note(request, || "no key, so no limit".to_owned());
+            return GateDecision::Pass(GatePass::default());
         };
-        if self.limit.is_passed_by(&request) {
-            return next.call(request);
+        if self.limit.is_passed_by(request) {
+            return GateDecision::Pass(GatePass::default());
         }
-        let table = &self.limit.state().times;
-        let key = table.key((REQUEST, &value.bytes));
+        let (rate, table) = (&self.quotas.get(number).rate, &self.limit.state().times);
         let now = apus_clock::monotonic();
         let taken = match self.counted {
-            CountedUnits::Requests => quota.rate.take(table, key, 1, now),
-            _ => quota.rate.check(table, key, now),
+            CountedUnits::Requests => rate.take(table, key, 1, now),
+            _ => rate.check(table, key, now),
         };
         self.limit
-            .note(&request, || shown(&taken, &quota.rate, &self.counted));
-        let left = match taken {
-            Ok(left) => left,
+            .note(request, || shown(&taken, rate, &self.counted));
+        let about = QuotaLeft {
+            quota: number,
+            partition: partition.number(),
+            left: 0,
+            reset: None,
+        };
+        let decision = match taken {
+            Ok(decision) => decision,
             Err(_) if self.limit.is_dry_run => {
-                self.limit.count_dry(&mut request);
-                return next.call(request);
+                self.limit.count_dry(request);
+                return GateDecision::Pass(GatePass::default());
             }
             Err(wait) => {
-                self.limit.refuse(request.client().ip);
-                let about = Refused {
-                    rendering: &next.rendering(&request),
-                    partition: self.limit.partition(&value),
-                };
-                return self.refusal(wait, quota, &about).into();
+                self.limit.refuse(request.client().ip, now);
+                return GateDecision::Respond(self.refusal(wait, &rendering(request), about));
             }
         };
-        let waits = !left.wait.is_zero();
+        let waits = !decision.wait.is_zero();
         self.limit.count(match (waits, self.limit.is_dry_run) {
             (false, _) => LimitOutcome::Allowed,
             (true, false) => LimitOutcome::Delayed,
             (true, true) => LimitOutcome::WouldDelay,
         });
-        let charge = self.counted.charge(&request, || {
-            let (rate, state) = (quota.rate, Arc::clone(self.limit.state()));
+        let charge = self.counted.charge(request, || {
+            let (rate, state) = (*rate, Arc::clone(self.limit.state()));
             move |units| rate.charge(&state.times, key, units, apus_clock::monotonic())
         });
-        if self.limit.is_dry_run {
-            return match charge {
-                None => next.call(request),
-                Some(charge) => next.call_and_change(request, move |response| charge.of(response)),
-            };
-        }
-        let (fields, partition) = (quota.fields.clone(), self.limit.partition(&value));
-        let write_fields = move |mut response: Response| {
-            let headers = response.headers_mut();
-            fields.write(headers, partition, left.remaining, Some(left.reset));
-            response
+        let quota = QuotaLeft {
+            left: decision.remaining,
+            reset: Some(decision.reset),
+            ..about
         };
-        if let Some(charge) = charge {
-            let change = move |response| write_fields(charge.of(response));
-            return next.call_and_change(request, change);
+        let pass = GatePass {
+            quota: (!self.limit.is_dry_run).then_some(quota),
+            change: charge.map(|charge| {
+                Box::new(move |response: &mut Response| charge.of(response)) as ResponseChange
+            }),
+        };
+        if !waits || self.limit.is_dry_run {
+            return GateDecision::Pass(pass);
         }
-        if !waits {
-            return next.call_and_change(request, write_fields);
-        }
-        ResponseFuture::later(async move {
-            sleep(left.wait).await;
-            write_fields(next.call(request).wait().await)
-        })
+        GateDecision::Wait(Box::pin(async move {
+            sleep(decision.wait).await;
+            Ok(pass)
+        }))
+    }
+
+    fn write_quota(&self, quota: &QuotaLeft, response: &mut Response) {
+        self.quotas.write(quota, response);
     }
 }
 
@@ -353,7 +441,7 @@ impl fmt::Debug for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("limit", &self.limit)
-            .field("quota", &self.quota)
+            .field("quota", &self.quotas.default)
             .finish_non_exhaustive()
     }
 }
@@ -386,7 +474,7 @@ mod tests {
             RateLimit::new(0, Duration::ZERO),
             RateLimit::per_hour(1).burst(0),
         ] {
-            assert_eq!(limit.quota.rate.burst(), 1);
+            assert_eq!(limit.rate().burst(), 1);
             assert!(limit.attempt("ada").is_ok());
         }
     }

@@ -30,6 +30,9 @@
 //!   the response own together. Layers may keep a request, or respond themselves at any time; before, each location with
 //!   layers had a separate route around the route of the next one, and the response had to look for the innermost. Its
 //!   memory is used by the next request, so that it costs no allocation where there are no layers.
+//! - **Layers that only decide are called in a loop** (`serve::layers`): limits are gates of apus-handler. The request is not moved for them, they have no `Next`
+//!   and no future, and what they do to the response stands in the `RequestRoute` until it is complete. As any other layer, a limit was two thousand
+//!   instructions of a request.
 //! - **Responses of the site itself have the fields of its handlers**, and pass the layers that change only fields
 //!   (`respond_itself`): redirects to `https` or to the path with a slash, 400 and 404. Layers that may reject a request
 //!   do not see them, as in nginx, where rewriting comes before access rules.

@@ -207,6 +207,8 @@ fn an_index_finds_prefixes_of_prefixes_patterns_networks_and_expressions() {
         "header.x in [\"1\", \"2\"] or path == \"/z\"",
         "not path starts_with \"/a\"",
         "path starts_with \"/\" and header.x == \"9\"",
+        "header.x contains \"b\" or header.x contains \"bcd\"",
+        "header.x ~ \"(?i)^ABC\" and header.x contains \"bcd\"",
     ]
     .iter()
     .map(|text| {
@@ -218,16 +220,18 @@ fn an_index_finds_prefixes_of_prefixes_patterns_networks_and_expressions() {
     let index = ConditionIndex::new(conditions.iter().map(Some).chain([None]));
     let mut found = Vec::new();
     for (path, client, field, expected) in [
-        ("/a/b/x", "192.0.2.1", "a", &[0, 1, 3, 4, 5, 9, 11][..]),
+        ("/a/b/x", "192.0.2.1", "a", &[0, 1, 3, 4, 5, 9, 13][..]),
         (
             "/a/b/x.php",
             "192.0.2.1",
             "1",
-            &[0, 1, 3, 4, 5, 7, 8, 9, 11],
+            &[0, 1, 3, 4, 5, 7, 8, 9, 13],
         ),
-        ("/a/bcd", "192.0.2.1", "9", &[0, 1, 2, 4, 7, 9, 10, 11]),
-        ("/z", "10.1.2.3", "a", &[4, 6, 8, 9, 11]),
-        ("/", "192.0.2.1", "a", &[4, 9, 11]),
+        ("/a/bcd", "192.0.2.1", "9", &[0, 1, 2, 4, 7, 9, 10, 13]),
+        ("/z", "10.1.2.3", "a", &[4, 6, 8, 9, 13]),
+        ("/", "192.0.2.1", "a", &[4, 9, 13]),
+        ("/", "192.0.2.1", "abc", &[4, 9, 11, 12, 13]),
+        ("/", "192.0.2.1", "xbcdx", &[4, 9, 11, 13]),
     ] {
         let facts = TestFacts {
             client: client.parse().ok(),

@@ -61,11 +61,14 @@ impl Middleware<()> for Rules {
         }
         let rules = self.of_worker();
         let mut changes = ChangesByRules::default();
-        let result = rules.run(
-            &mut request,
-            self.scope(&DocumentRoot::default()),
-            &mut changes,
-        );
+        let root = DocumentRoot::default();
+        let result = match rules.candidates(&request) {
+            Some(candidates) => {
+                let scope = self.scope(&root);
+                rules.run(candidates, &mut request, (scope, &mut changes))
+            }
+            None => RuleResult::Pass,
+        };
         let is_allowed = matches!(result, RuleResult::Allow);
         let response = match result {
             RuleResult::Respond(response) => Some(response),

@@ -90,9 +90,17 @@ pub(crate) struct WorkerRules {
 struct WorkerList {
     /// The counter of each rule.
     counters: Vec<Arc<AtomicU64>>,
-    index: ConditionIndex,
+    for_requests: RuleIndex,
+    for_responses: RuleIndex,
     /// The memory of the candidates of the last request.
     candidates: RefCell<Vec<usize>>,
+}
+
+/// The rules of a list that are for requests, or those that are for responses.
+struct RuleIndex {
+    conditions: ConditionIndex,
+    /// Where each of them is in the list; `None` if all rules are of this kind.
+    positions: Option<Vec<usize>>,
 }
 
 impl WorkerList {
@@ -103,8 +111,32 @@ impl WorkerList {
             counters: counters
                 .map(|rule| set.counters.counter(&set.place, &rule.name))
                 .collect(),
-            index: ConditionIndex::new(list.iter().map(|rule| rule.condition.as_ref())),
+            for_requests: RuleIndex::new(list, false),
+            for_responses: RuleIndex::new(list, true),
             candidates: RefCell::default(),
+        }
+    }
+}
+
+impl RuleIndex {
+    fn new(list: &[Rule], is_for_responses: bool) -> Self {
+        let rules = list.iter().enumerate();
+        let (positions, own): (Vec<usize>, Vec<&Rule>) = rules
+            .filter(|(_, rule)| rule.is_for_responses == is_for_responses)
+            .unzip();
+        Self {
+            conditions: ConditionIndex::new(own.iter().map(|rule| rule.condition.as_ref())),
+            positions: (own.len() < list.len()).then_some(positions),
+        }
+    }
+
+    /// The positions in the list of the rules that may apply, in their order, in place of what `found` has.
+    fn candidates(&self, facts: &RequestFacts<'_>, found: &mut Vec<usize>) {
+        self.conditions.candidates(facts, found);
+        if let Some(positions) = &self.positions {
+            for at in found {
+                *at = positions.get(*at).copied().unwrap_or(usize::MAX);
+            }
         }
     }
 }
@@ -137,12 +169,24 @@ impl WorkerRules {
         self.rules.are_for_responses()
     }
 
+    /// The rules that may apply to a request. `None` if there are none, so that [`WorkerRules::run`] would do nothing.
+    pub(crate) fn candidates(&self, request: &Request) -> Option<RuleCandidates> {
+        let list = &self.lists.0;
+        let candidates = list.candidates_for(request);
+        // A trace says why the first rule does not apply.
+        if candidates.is_empty() && Trace::of(request).is_none() {
+            list.candidates.replace(candidates);
+            return None;
+        }
+        Some(RuleCandidates(candidates))
+    }
+
     /// Applies the rules for requests.
     pub(crate) fn run(
         &self,
+        candidates: RuleCandidates,
         request: &mut Request,
-        scope: RuleScope<'_>,
-        changes: &mut ChangesByRules,
+        (scope, changes): (RuleScope<'_>, &mut ChangesByRules),
     ) -> RuleResult {
         let mut run = Run {
             worker: self,
@@ -150,7 +194,8 @@ impl WorkerRules {
             changes,
             depth: 0,
         };
-        match run.chain(None, request) {
+        let list = (&*self.rules.0.rules, &self.lists.0);
+        match run.list(list, candidates, request) {
             ChainResult::End => RuleResult::Pass,
             ChainResult::Allow => RuleResult::Allow,
             ChainResult::Respond(response) => RuleResult::Respond(response),
@@ -165,9 +210,21 @@ impl WorkerRules {
         scope: RuleScope<'_>,
         changes: &mut ChangesByRules,
     ) -> RuleResult {
-        for (rule, counter) in self.rules.0.rules.iter().zip(&self.lists.0.counters) {
+        let (rules, list) = (&self.rules.0.rules, &self.lists.0);
+        let find = |request: &Request, found: &mut Vec<usize>| {
             let facts = RequestFacts::new(request).with_response(response, time);
-            if !rule.is_for_responses || !rule.holds(facts) {
+            list.for_responses.candidates(&facts, found);
+        };
+        let mut candidates = list.candidates.take();
+        find(request, &mut candidates);
+        let (mut at, mut result) = (0, RuleResult::Pass);
+        while let Some(position) = candidates.get(at).copied() {
+            at = at.saturating_add(1);
+            let (Some(rule), Some(counter)) = (rules.get(position), list.counters.get(position))
+            else {
+                continue;
+            };
+            if !rule.holds(RequestFacts::new(request).with_response(response, time)) {
                 continue;
             }
             counter.fetch_add(1, Ordering::Relaxed);
@@ -181,14 +238,35 @@ impl WorkerRules {
                 changes: &mut *changes,
                 depth: 0,
             };
-            match run.apply(rule, request) {
-                None => {}
-                Some(ChainResult::End) => return RuleResult::Pass,
-                Some(ChainResult::Allow) => return RuleResult::Allow,
-                Some(ChainResult::Respond(other)) => return RuleResult::Respond(other),
+            result = match run.apply(rule, request) {
+                None => RuleResult::Pass,
+                Some(ChainResult::End) => break,
+                Some(ChainResult::Allow) => RuleResult::Allow,
+                Some(ChainResult::Respond(other)) => RuleResult::Respond(other),
+            };
+            if !matches!(result, RuleResult::Pass) {
+                break;
+            }
+            if rule.changes_requests() {
+                find(request, &mut candidates);
+                at = candidates.partition_point(|other| *other <= position);
             }
         }
-        RuleResult::Pass
+        list.candidates.replace(candidates);
+        result
+    }
+}
+
+/// The positions of the rules that may apply to a request.
+pub(crate) struct RuleCandidates(Vec<usize>);
+
+impl WorkerList {
+    fn candidates_for(&self, request: &Request) -> Vec<usize> {
+        // A chain that jumps to itself has its own candidates.
+        let mut found = self.candidates.take();
+        self.for_requests
+            .candidates(&RequestFacts::new(request), &mut found);
+        found
     }
 }
 
@@ -200,27 +278,29 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Asks the rules of a chain, or those outside of chains.
-    fn chain(&mut self, name: Option<&str>, request: &mut Request) -> ChainResult {
+    /// Asks the rules of a chain.
+    fn chain(&mut self, name: &str, request: &mut Request) -> ChainResult {
         let worker: &'a WorkerRules = self.worker;
-        let set = &worker.rules.0;
-        let (rules, list) = match name {
-            None => (&set.rules, &worker.lists.0),
-            Some(name) => {
-                let mut chains = set.chains.iter().zip(&worker.lists.1);
-                match chains.find(|((known, _), _)| **known == *name) {
-                    Some(((_, rules), list)) => (rules, list),
-                    None => return ChainResult::End,
-                }
+        let mut chains = worker.rules.0.chains.iter().zip(&worker.lists.1);
+        match chains.find(|((known, _), _)| **known == *name) {
+            Some(((_, rules), list)) => {
+                let candidates = RuleCandidates(list.candidates_for(request));
+                self.list((rules, list), candidates, request)
             }
-        };
-        if Trace::of(request).is_some() {
-            note_first_refusal(rules, &set.place, request);
+            None => ChainResult::End,
         }
-        // A chain that jumps to itself has its own candidates.
-        let mut candidates = list.candidates.take();
-        list.index
-            .candidates(&RequestFacts::new(request), &mut candidates);
+    }
+
+    /// Asks the candidates of a list.
+    fn list(
+        &mut self,
+        (rules, list): (&[Rule], &WorkerList),
+        RuleCandidates(mut candidates): RuleCandidates,
+        request: &mut Request,
+    ) -> ChainResult {
+        if Trace::of(request).is_some() {
+            note_first_refusal(rules, &self.worker.rules.0.place, request);
+        }
         let result = self.candidates((rules, list), &mut candidates, request);
         list.candidates.replace(candidates);
         result
@@ -240,7 +320,7 @@ impl<'a> Run<'a> {
             else {
                 continue;
             };
-            if rule.is_for_responses || !rule.holds(RequestFacts::new(request)) {
+            if !rule.holds(RequestFacts::new(request)) {
                 continue;
             }
             counter.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +333,7 @@ impl<'a> Run<'a> {
             }
             // Other conditions may hold for the changed request.
             if rule.changes_requests() {
-                list.index
+                list.for_requests
                     .candidates(&RequestFacts::new(request), candidates);
                 at = candidates.partition_point(|other| *other <= position);
             }
@@ -333,7 +413,7 @@ impl<'a> Run<'a> {
                         let status = StatusCode::INTERNAL_SERVER_ERROR;
                         return Some(ChainResult::Respond(Response::new(status)));
                     }
-                    let result = self.chain(Some(chain), request);
+                    let result = self.chain(chain, request);
                     self.depth = self.depth.saturating_sub(1);
                     match result {
                         ChainResult::End => {}

@@ -24,8 +24,11 @@ impl SiteState {
     pub(super) fn complete(
         self: &Rc<Self>,
         mut context: RequestState,
-        response: Response,
+        mut response: Response,
     ) -> ResponseFuture {
+        if context.route.has_gates() {
+            Self::leave_gates(&context.route, &mut response);
+        }
         if response.is_unsent() {
             return self.finish(context, response).into();
         }

@@ -2,6 +2,7 @@
 
 use apus_compress::EncodingNegotiation;
 use apus_files::FilesOutcome;
+use apus_handler::panic::call_caught;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, Response, StatusCode};
 
@@ -73,9 +74,15 @@ impl SiteState {
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the handler of the location")
                 });
-                FilesOutcome::Response(match negotiation {
+                let call = || match negotiation {
                     Some(negotiation) => negotiation.call(service, request),
                     None => service.call(request),
+                };
+                // Gates change the response to a panic, too.
+                FilesOutcome::Response(if route.has_gates() {
+                    call_caught(call)
+                } else {
+                    call()
                 })
             }
         }
@@ -106,6 +113,9 @@ impl SiteState {
         route: &RequestRoute,
     ) {
         let location = self.location(route);
+        if !location.has_variables && route.changes.borrow().is_none() {
+            return;
+        }
         let changes = location.has_variables.then(|| {
             self.with_scope(location, request, captures, |scope| {
                 let changes = location.response_fields.iter();

@@ -11,6 +11,7 @@ mod maintenance;
 mod route;
 mod rules;
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use apus_conditions::{
 };
 use apus_files::FilesOutcome;
 use apus_handler::error_page::error_page;
+use apus_handler::panic::poll_caught;
 use apus_handler::rendering::ErrorRules;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{
@@ -40,6 +42,7 @@ use super::site_metrics::WorkerSiteMetrics;
 use super::template::Captures;
 use super::traffic::{TrafficWatch, WorkerTraffic};
 use compress_when::CompressWhen;
+use layers::GateWalk;
 use locate::LocationSearch;
 use location_state::{LocationState, script_use};
 use route::{RequestRoute, SpareRoutes};
@@ -274,9 +277,17 @@ impl Service for SiteService {
         };
         match site.respond(request, &context.route) {
             ResponseFuture::Now(response) => site.complete(context, response),
-            ResponseFuture::Later(response) => {
+            ResponseFuture::Later(mut response) => {
                 let site = site.clone();
                 ResponseFuture::later(async move {
+                    // Gates change the response to a panic, too.
+                    let response = poll_fn(|cx| {
+                        if context.route.has_gates() {
+                            poll_caught(&mut response, cx)
+                        } else {
+                            response.as_mut().poll(cx)
+                        }
+                    });
                     let response = response.await;
                     site.complete(context, response).wait().await
                 })
@@ -392,8 +403,11 @@ impl SiteState {
                 }
             };
             if self.has_layers(route) {
-                // Behind them `call_behind_layers` continues with the handler.
-                return self.pass_layers(request, captures, route);
+                match self.enter_layers(&mut request, &captures, route) {
+                    GateWalk::Passed => {}
+                    // Behind other layers `call_behind_layers` continues with the handler.
+                    walk => return self.follow_gates(walk, request, (captures, route)),
+                }
             }
             match self.call_handler(request, &captures, route) {
                 FilesOutcome::Response(response) => return response,
@@ -424,6 +438,7 @@ impl SiteState {
             Err(refusal) => return self.respond_itself(request, *refusal, route),
         };
         let (site, route) = (Rc::clone(self), Rc::clone(route));
+        let mut request = request;
         ResponseFuture::later(async move {
             hold.wait(delay).await;
             let response = match found {
@@ -432,7 +447,8 @@ impl SiteState {
                     site.respond_itself(request, response, &route)
                 }
                 LocationSearch::Found(captures) if site.has_layers(&route) => {
-                    site.pass_layers(request, captures, &route)
+                    let walk = site.enter_layers(&mut request, &captures, &route);
+                    site.follow_gates(walk, request, (captures, &route))
                 }
                 LocationSearch::Found(captures) => {
                     site.call_behind_rules(request, captures, &route)

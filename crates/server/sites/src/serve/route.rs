@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_compress::{CodingRule, EncodingNegotiation, RequestCodingRule};
+use apus_handler::gate::GatePass;
 use apus_handler::middleware::Layer;
 use apus_http::{Request, Response};
 
@@ -36,7 +37,9 @@ pub(super) struct RequestRoute {
     /// The number of locations that the request was sent to.
     visits: Cell<usize>,
     /// The layers that the request has passed, of each location.
-    pub(super) passed_layers: RefCell<Vec<Rc<[Layer]>>>,
+    passed_layers: RefCell<Vec<PassedLayers>>,
+    /// What the gates of these that let the request pass do to its response, with their lists and positions.
+    gates: RefCell<Vec<(PassedLayers, usize, GatePass)>>,
     /// The changes of response fields, if they depend on the request.
     pub(super) changes: RefCell<Option<Vec<FieldChange>>>,
     pub(super) compression: Cell<Option<EncodingNegotiation>>,
@@ -45,6 +48,9 @@ pub(super) struct RequestRoute {
     /// What rules did, if there are any.
     pub(super) rules: RefCell<Option<Box<RouteRules>>>,
 }
+
+/// Layers that a request passes.
+pub(super) type PassedLayers = Rc<[Layer]>;
 
 /// What rules did to a request, and what those for its response need.
 #[derive(Default)]
@@ -73,6 +79,40 @@ impl RequestRoute {
             .iter()
             .flat_map(|layers| layers.iter())
             .any(|passed| passed.is_same(layer))
+    }
+
+    /// Whether the request passed layers.
+    pub(super) fn has_passed_any(&self) -> bool {
+        !self.passed_layers.borrow().is_empty()
+    }
+
+    /// Notes that the request passes layers.
+    pub(super) fn pass_layers(&self, layers: PassedLayers) -> PassedLayers {
+        self.passed_layers.borrow_mut().push(Rc::clone(&layers));
+        layers
+    }
+
+    /// Notes that a gate at this position of layers let the request pass.
+    pub(super) fn note_gate(&self, layers: &PassedLayers, at: usize, pass: GatePass) {
+        let mut gates = self.gates.borrow_mut();
+        gates.push((Rc::clone(layers), at, pass));
+    }
+
+    /// Whether a gate changes the response.
+    pub(super) fn has_gates(&self) -> bool {
+        !self.gates.borrow().is_empty()
+    }
+
+    /// What the gates do to the response, the last one first.
+    pub(super) fn take_gates(&self) -> impl Iterator<Item = (PassedLayers, usize, GatePass)> {
+        // One at a time, so that the memory of the list stays here.
+        std::iter::from_fn(|| self.gates.borrow_mut().pop())
+    }
+
+    /// Whether a rule allowed the request, so that no other is asked.
+    pub(super) fn is_allowed_by_rules(&self) -> bool {
+        let rules = self.rules.borrow();
+        rules.as_ref().is_some_and(|rules| rules.is_allowed)
     }
 
     /// Whether the response is the one of a challenge.
@@ -154,6 +194,7 @@ impl RequestRoute {
         self.visits.set(0);
         self.compression.set(None);
         self.passed_layers.get_mut().clear();
+        self.gates.get_mut().clear();
         if self.changes.get_mut().is_some() {
             self.changes.replace(None);
         }

@@ -81,19 +81,23 @@ impl SiteState {
         request: &mut Request,
         route: &RequestRoute,
     ) -> Option<Response> {
-        let scope = RuleScope {
-            site: &self.name,
-            root: &self.location(route).root,
-            bans: self.bans.as_deref(),
-            challenge: self.challenge.as_ref(),
-        };
-        let mut state = route.rules.borrow_mut();
-        let state = state.get_or_insert_with(Box::<RouteRules>::default);
         for rules in rules {
-            if state.is_allowed {
+            if route.is_allowed_by_rules() {
                 return None;
             }
-            match rules.run(request, scope, &mut state.changes) {
+            // Most requests meet no rule: nothing is made for them.
+            let Some(candidates) = rules.candidates(request) else {
+                continue;
+            };
+            let scope = RuleScope {
+                site: &self.name,
+                root: &self.location(route).root,
+                bans: self.bans.as_deref(),
+                challenge: self.challenge.as_ref(),
+            };
+            let mut state = route.rules.borrow_mut();
+            let state = state.get_or_insert_with(Box::<RouteRules>::default);
+            match rules.run(candidates, request, (scope, &mut state.changes)) {
                 RuleResult::Pass => {}
                 RuleResult::Allow => state.is_allowed = true,
                 RuleResult::Respond(response) => return Some(response),

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use apus_conditions::{Definitions, FactStage};
 use apus_files::{Files, TryFiles};
 use apus_handler::middleware::{Layer, Middleware, Next};
 use apus_handler::{Error, IntoResponse};
 use apus_http::{Request, Response, ResponseFuture, ServiceFactory, StatusCode};
-use apus_layers::{RequestIds, Timeout};
+use apus_layers::{ConcurrentRequests, LimitKey, RateLimit, RequestIds, Timeout};
 use apus_sites::{AccelSettings, ErrorPage, FieldChange, Location, LocationSettings, Site, Sites};
-use apus_testkit::{echo, get};
+use apus_testkit::{Reply, echo, get};
 
 /// Adds its name to a field of the response, so that the innermost layer comes first.
 fn mark(name: &'static str) -> impl Middleware<()> {
@@ -216,8 +218,151 @@ fn a_layer_that_times_out_drops_the_inner_service_call() {
         })
     };
     let site = Site::new("a")
-        .settings(settings().layer(Timeout::new(std::time::Duration::from_millis(1))))
+        .settings(settings().layer(Timeout::new(Duration::from_millis(1))))
         .location(Location::service("/".parse().unwrap(), "never", never));
     assert_eq!(get("/").to(&serve(site)).status, 503);
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
+}
+
+/// A limit of so many requests in an hour.
+fn limit(name: &str, requests: u32) -> RateLimit {
+    RateLimit::per_hour(requests)
+        .name(name)
+        .by_key(LimitKey::all())
+}
+
+/// The names of the limits whose fields a response has, the innermost first.
+fn limits(reply: &Reply) -> Vec<String> {
+    let policies = reply.headers.get_all("ratelimit-policy");
+    policies
+        .map(|policy| {
+            String::from_utf8_lossy(policy)
+                .split('"')
+                .nth(1)
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn limits_between_other_layers_count_each_request_once_and_write_their_fields() {
+    let handle = limit("outer", 3);
+    let site = Site::new("a")
+        .settings(settings().layer(handle.clone()).layer(mark("site")))
+        .location(location("/", "all").settings(settings().layer(limit("inner", 2))));
+    let sites = serve(site);
+    for (status, expected) in [
+        (200, &["inner", "outer"][..]),
+        (200, &["inner", "outer"]),
+        (429, &["inner", "outer"]),
+        (429, &["outer"]),
+    ] {
+        let reply = get("/").to(&sites);
+        assert_eq!(reply.status, status);
+        assert_eq!(limits(&reply), expected);
+        // Whoever refuses a request is behind the layers further out.
+        let has_mark = reply.headers.contains("x-layers");
+        assert_eq!(has_mark, expected.len() == 2);
+    }
+    let counts = handle.handle().counts();
+    assert_eq!((counts.allowed, counts.refused), (3, 1));
+}
+
+#[test]
+fn a_limit_counts_a_request_that_try_files_redirects_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::new(folder.path()).try_files(TryFiles::parse(["$uri", "/app"]).unwrap());
+    let shared = Layer::new(limit("shared", 2));
+    let site = Site::new("a")
+        .settings(settings().shared_layer(shared))
+        .location(Location::files("/".parse().unwrap(), files))
+        .location(location("/app", "app").settings(settings().layer(limit("app", 9))));
+    let sites = serve(site);
+    for expected in [200, 200, 429] {
+        let reply = get("/none").to(&sites);
+        assert_eq!(reply.status, expected);
+        let names = limits(&reply);
+        assert_eq!(names.last().map(String::as_str), Some("shared"));
+        assert_eq!(names.len(), if expected == 200 { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn a_limit_changes_the_response_to_a_panic_as_any_other() {
+    let later = || {
+        apus_http::service_fn(|_| {
+            ResponseFuture::later(async {
+                tokio::task::yield_now().await;
+                panic!("later");
+            })
+        })
+    };
+    let failed = Definitions::default().compile("status == 500", FactStage::Response);
+    let failed = failed.unwrap();
+    let failures = limit("failures", 2).count_responses(failed);
+    let site = Site::new("a")
+        .settings(settings().layer(failures))
+        .location(Location::service("/".parse().unwrap(), "now", || {
+            apus_http::service_fn(|_| -> ResponseFuture { panic!("now") })
+        }))
+        .location(Location::service("/later".parse().unwrap(), "later", later));
+    let sites = serve(site);
+    for (path, expected) in [("/", 500), ("/later", 500), ("/", 429)] {
+        let reply = get(path).to(&sites);
+        assert_eq!(reply.status, expected, "{path}");
+        assert_eq!(limits(&reply), ["failures"], "{path}");
+    }
+}
+
+#[test]
+fn a_request_that_a_limit_holds_passes_the_layers_behind_it() {
+    let pause = Duration::from_millis(20);
+    let slow = RateLimit::new(1, pause)
+        .by_key(LimitKey::all())
+        .delay(100 * pause);
+    let site = Site::new("a")
+        .settings(settings().layer(slow).layer(limit("next", 2)))
+        .location(location("/", "all").settings(settings().layer(mark("own"))));
+    let sites = serve(site);
+    for expected in [200, 200, 429] {
+        let reply = get("/").to(&sites);
+        assert_eq!(reply.status, expected);
+        assert_eq!(limits(&reply), ["next", "default"]);
+    }
+}
+
+#[test]
+fn a_place_of_concurrent_requests_is_free_when_the_response_was_dropped() {
+    let at_once = ConcurrentRequests::new(1).by_key(LimitKey::all());
+    let site = Site::new("a")
+        .settings(settings().layer(at_once))
+        .location(location("/", "all"));
+    let sites = serve(site);
+    for _ in 0..3 {
+        let reply = get("/").to(&sites);
+        assert_eq!(reply.status, 200);
+        assert_eq!(limits(&reply), ["default"]);
+    }
+}
+
+#[test]
+fn a_refusal_of_a_limit_has_the_page_of_the_site() {
+    let page = ErrorPage::Body {
+        content_type: apus_http::HeaderValue::from_static("text/plain"),
+        body: "slow down".into(),
+    };
+    let site = Site::new("a")
+        .settings(
+            settings()
+                .layer(limit("pages", 1))
+                .error_page(StatusCode::TOO_MANY_REQUESTS, page),
+        )
+        .location(location("/", "all"));
+    let sites = serve(site);
+    assert_eq!(get("/").to(&sites).status, 200);
+    let reply = get("/").to(&sites);
+    assert_eq!((reply.status, reply.text()), (429, "slow down"));
+    assert!(reply.field("retry-after").is_some());
+    assert_eq!(limits(&reply), ["pages"]);
 }

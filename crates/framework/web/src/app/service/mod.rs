@@ -14,7 +14,9 @@ use apus_http::{
 use super::route_table::{FallbackEntry, RouteTable};
 use crate::router::{Ranges, Route, RouteMatch, Router};
 use apus_handler::matched::RouteScope;
-use apus_handler::middleware::{AnyMiddleware, Chain, Hook, Next, Position, run_after_hook};
+use apus_handler::middleware::{
+    AnyMiddleware, Chain, Hook, Next, Position, run_after_hook, run_gate,
+};
 use apus_handler::rendering::{ErrorRules, Rendering};
 use apus_handler::state::States;
 use apus_handler::{Error, IntoResponse, Matched, RequestSpan};
@@ -245,6 +247,15 @@ impl AppService {
                 Err(response) => self.form_outer(&request, response).into(),
             },
             Some(Hook::After(_)) => run_after_hook(layer, || self.call_outer(next, request)),
+            Some(Hook::Gate(_)) => {
+                let service = Rc::clone(self);
+                let rendering = |request: &Request| {
+                    Rendering::of(request, self.errors(&Position::Outer(next), request))
+                };
+                run_gate(layer, (request, &rendering), move |request| {
+                    service.call_outer(next, request)
+                })
+            }
             None => layer.call(request, Next::new(self.clone(), Position::Outer(next))),
         }
     }
