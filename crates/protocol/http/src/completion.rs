@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::Headers;
 use crate::fields::CacheResult;
 
 /// How a response ended.
@@ -29,6 +30,8 @@ pub struct Completion {
     pub origin: Option<ResponseOrigin>,
     /// The result of the cache, if there is one and the service has set it.
     pub cache: Option<CacheResult>,
+    /// The field lines of the response without those of the connection, for observers that asked for them.
+    pub fields: Option<Arc<Headers>>,
 }
 
 /// The origin of a response, for logs and [`Response::remove_internal_of_origin`].

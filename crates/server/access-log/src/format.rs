@@ -23,6 +23,8 @@ pub(crate) enum FormatPart {
     Rule(Box<str>),
     /// Known when the response has ended.
     Response(ResponseVariable),
+    /// `$sent_http_NAME`, a field of the response.
+    Sent(Box<str>),
 }
 
 /// How values are escaped, so that they cannot end a line or a quoted string, or control a terminal.
@@ -44,6 +46,7 @@ pub(crate) enum ResponseVariable {
     BodyBytes,
     Bytes,
     Duration,
+    FirstByte,
     Completion,
     UpstreamAddr,
     UpstreamStatus,
@@ -100,6 +103,13 @@ const RESPONSE_VARIABLES: &[(VariableDescription, ResponseVariable)] = &[
             value: "the seconds from the head of the request to the end of the response, with milliseconds",
         },
         ResponseVariable::Duration,
+    ),
+    (
+        VariableDescription {
+            name: "first_byte_time",
+            value: "the seconds from the head of the request to the head of the response, with milliseconds",
+        },
+        ResponseVariable::FirstByte,
     ),
     (
         VariableDescription {
@@ -208,13 +218,18 @@ impl LogFormat {
         })
     }
 
+    /// Whether lines have fields of the response.
+    pub(crate) fn has_sent_fields(&self) -> bool {
+        (self.parts.iter()).any(|part| matches!(part, FormatPart::Sent(_)))
+    }
+
     /// Whether lines have the user.
     pub(crate) fn has_user(&self) -> bool {
         self.parts.contains(&FormatPart::User)
     }
 
     /// A line with variables, as in nginx's `log_format`: `$remote_addr "$request" $status`.
-    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request, `$map_NAME` the value of a map, `$var_NAME` a variable that rules set. `$$` is a dollar sign.
+    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request, `$sent_http_NAME` one of the response, `$cookie_NAME` a cookie, `$arg_NAME` a parameter of the query, `$map_NAME` the value of a map, `$var_NAME` a variable that rules set. `$$` is a dollar sign.
     ///
     /// # Errors
     /// A variable is unknown, or the text contains a control character.
@@ -268,6 +283,13 @@ fn variable(name: &str) -> Result<FormatPart, LogFormatError> {
     }
     if name == "remote_user" {
         return Ok(FormatPart::User);
+    }
+    if let Some(field) = name
+        .strip_prefix("sent_http_")
+        .filter(|name| !name.is_empty())
+    {
+        let field = field.to_ascii_lowercase().replace('_', "-");
+        return Ok(FormatPart::Sent(field.into()));
     }
     RequestVariable::named(name)
         .map(|variable| match variable.of_rules() {
@@ -325,7 +347,9 @@ impl fmt::Display for LogFormatError {
                 match nearest {
                     Some((_, known)) => write!(f, "did you mean `${known}`?"),
                     None => {
-                        f.write_str("there are $http_NAME")?;
+                        f.write_str(
+                            "there are $http_NAME, $sent_http_NAME, $cookie_NAME, $arg_NAME",
+                        )?;
                         Self::known_variables().try_for_each(|known| write!(f, ", ${known}"))
                     }
                 }

@@ -161,6 +161,10 @@ impl WorkerObserver for WorkerLog {
         self.0.log.format.has_user()
     }
 
+    fn needs_sent_fields(&self) -> bool {
+        self.0.log.format.has_sent_fields()
+    }
+
     fn needs_variables(&self) -> bool {
         self.0.log.format.variables_of_rules().next().is_some()
     }

@@ -76,6 +76,12 @@ impl LogLine {
                 FormatPart::Response(variable) => {
                     write_response_variable(*variable, completion, clock, format.escape, out);
                 }
+                FormatPart::Sent(name) => {
+                    let fields = completion.fields.as_deref();
+                    format
+                        .escape
+                        .string(fields.and_then(|fields| fields.get(name)), out);
+                }
                 FormatPart::User => format.escape.string(user.map(str::as_bytes), out),
                 FormatPart::Rule(name) => {
                     let value = variables.and_then(|variables| variables.get(name));
@@ -170,6 +176,9 @@ fn write_response_variable(
         ResponseVariable::BodyBytes => write(out, format_args!("{}", completion.body_bytes)),
         ResponseVariable::Bytes => write(out, format_args!("{}", completion.bytes)),
         ResponseVariable::Duration => seconds(completion.duration, out),
+        ResponseVariable::FirstByte => {
+            seconds(completion.first_byte.unwrap_or(completion.duration), out);
+        }
         ResponseVariable::Completion => match escape {
             Escape::Json => write(out, format_args!("{complete}")),
             Escape::Hexadecimal if complete => out.extend_from_slice(b"OK"),

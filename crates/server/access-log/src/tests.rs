@@ -43,6 +43,7 @@ fn completion() -> Completion {
         outcome: ResponseOutcome::Complete,
         origin: None,
         cache: None,
+        fields: None,
     }
 }
 

@@ -48,6 +48,8 @@ pub fn variables() -> String {
     }
     text.push_str(
         "| `$http_NAME` | the field `NAME` of the request, with `_` for `-`; no field of the connection | yes |\n\
+         | `$cookie_NAME` | the cookie `NAME` | yes |\n\
+         | `$arg_NAME` | the first parameter `NAME` of the query, as it was sent | yes |\n\
          | `$var_NAME` | the variable `NAME` that a [rule](access.md#rules) has set | yes, as it is at the end of the response |\n\
          | `$map_NAME` | the value of the [map](maps.md) `NAME` | yes |\n\n",
     );
@@ -56,6 +58,9 @@ pub fn variables() -> String {
     for variable in LogFormat::response_variables() {
         let _ = writeln!(text, "| `${}` | {} |", variable.name, variable.value);
     }
+    text.push_str(
+        "| `$sent_http_NAME` | the field `NAME` of the response, with `_` for `-`; not those that the connection adds, such as `Date` |\n",
+    );
     text.push_str(AFTER);
     text
 }

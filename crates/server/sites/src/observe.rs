@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -37,6 +38,11 @@ pub trait WorkerObserver {
     fn needs_user(&self) -> bool {
         false
     }
+
+    /// Whether it needs the field lines of responses: [`Completion::fields`] has them.
+    fn needs_sent_fields(&self) -> bool {
+        false
+    }
 }
 
 /// Observes the requests for which a condition holds when they arrive.
@@ -58,6 +64,10 @@ impl WorkerObserver for ConditionalObserver {
     fn needs_variables(&self) -> bool {
         self.observer.needs_variables()
     }
+
+    fn needs_sent_fields(&self) -> bool {
+        self.observer.needs_sent_fields()
+    }
 }
 
 /// Called when a response was sent or aborted.
@@ -68,6 +78,8 @@ pub struct RequestObservation {
     on_completion: Option<OnCompletion>,
     /// Counts the request, whether the observer sees it or not.
     count: Option<OnCompletion>,
+    /// Whether the observer needs the field lines of the response.
+    needs_fields: bool,
     since: Instant,
     /// The status of the response, once there is one.
     status: Option<StatusCode>,
@@ -79,6 +91,7 @@ impl RequestObservation {
         Some(Self {
             on_completion: Some(observer.begin(request)?),
             count: None,
+            needs_fields: observer.needs_sent_fields(),
             since: coarse_now(),
             status: None,
         })
@@ -93,6 +106,7 @@ impl RequestObservation {
         Self {
             on_completion: observer.and_then(|observer| observer.begin(request)),
             count: Some(count),
+            needs_fields: observer.is_some_and(|observer| observer.needs_sent_fields()),
             since: coarse_now(),
             status: None,
         }
@@ -111,11 +125,15 @@ impl RequestObservation {
         self.status = Some(response.status());
         let origin = response.origin().cloned();
         let cache = response.cache();
+        let fields = self
+            .needs_fields
+            .then(|| Arc::new(response.headers().clone()));
         response.on_complete(move |completion| {
-            if origin.is_some() || cache.is_some() {
+            if origin.is_some() || cache.is_some() || fields.is_some() {
                 self.complete(&Completion {
                     origin,
                     cache,
+                    fields,
                     ..completion.clone()
                 });
             } else {
@@ -168,6 +186,7 @@ impl Drop for RequestObservation {
             outcome,
             origin: None,
             cache: None,
+            fields: None,
         });
     }
 }

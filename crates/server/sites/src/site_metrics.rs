@@ -535,6 +535,7 @@ mod tests {
             outcome: ResponseOutcome::Complete,
             origin: None,
             cache: None,
+            fields: None,
         }
     }
 

@@ -450,7 +450,9 @@ mod tests {
             Template::parse("a$nope").err(),
             Some(InvalidTemplate::Unknown("nope".into()))
         );
-        for text in ["$", "a$", "$-", "${host", "$http_", "$map_", "$var_", "${}"] {
+        for text in [
+            "$", "a$", "$-", "${host", "$http_", "$map_", "$var_", "$cookie_", "$arg_", "${}",
+        ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
         let regex = Regex::new("^/(?<year>[0-9]+)/(.*)$").unwrap();

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use apus_conditions::{BotClaim, RequestFacts, RequestMaps, RequestVariables};
+use apus_http::fields::cookie_value;
 use apus_http::{RemoteUser, Request, TlsFingerprints, Version};
 
-/// A variable of a request: `$host`, `$http_NAME`, `$map_NAME`, `$var_NAME`.
+/// A variable of a request: `$host`, `$http_NAME`, `$cookie_NAME`, `$arg_NAME`, `$map_NAME`, `$var_NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestVariable(KnownVariable);
 
@@ -39,6 +40,8 @@ enum KnownVariable {
     SslClientSubject,
     SslClientSerial,
     Field(Box<str>),
+    Cookie(Box<str>),
+    Argument(Box<str>),
     Map(Box<str>),
     Rule(Box<str>),
 }
@@ -207,6 +210,12 @@ impl RequestVariable {
         if let Some(map) = name.strip_prefix("map_").filter(|map| !map.is_empty()) {
             return Some(Self(KnownVariable::Map(map.into())));
         }
+        if let Some(cookie) = name.strip_prefix("cookie_").filter(|name| !name.is_empty()) {
+            return Some(Self(KnownVariable::Cookie(cookie.into())));
+        }
+        if let Some(argument) = name.strip_prefix("arg_").filter(|name| !name.is_empty()) {
+            return Some(Self(KnownVariable::Argument(argument.into())));
+        }
         let field = name
             .strip_prefix("http_")
             .filter(|field| !field.is_empty())?;
@@ -235,7 +244,7 @@ impl RequestVariable {
         }
     }
 
-    /// All variables but `$http_NAME`, `$map_NAME` and `$var_NAME`.
+    /// All variables but those with a name of their own, such as `$http_NAME`.
     pub fn all() -> impl Iterator<Item = VariableDescription> {
         VARIABLES.iter().map(|(description, _)| *description)
     }
@@ -253,6 +262,7 @@ impl RequestVariable {
                 | V::Uri
                 | V::Args
                 | V::IsArgs
+                | V::Argument(_)
         )
     }
 
@@ -307,6 +317,11 @@ impl RequestVariable {
                 Some(value) => out.text(value),
                 None => out.missing(),
             },
+            V::Cookie(name) => match cookie_value(request.headers(), name) {
+                Some(value) => out.text(value),
+                None => out.missing(),
+            },
+            V::Argument(name) => uri(argument(request.query(), name), out),
             V::Rule(name) => match RequestVariables::value(request, name) {
                 Some(value) => out.text(&value),
                 None => out.missing(),
@@ -318,6 +333,14 @@ impl RequestVariable {
             }
         }
     }
+}
+
+/// The value of the first parameter of a query with this name, as it was sent.
+fn argument<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    query?.split('&').find_map(|parameter| {
+        let (found, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        (found == name).then_some(value)
+    })
 }
 
 fn text(value: Option<&str>, out: &mut impl VariableSink) {

@@ -75,6 +75,7 @@ impl LocalClient {
             outcome: ResponseOutcome::Complete,
             origin: response.origin().cloned(),
             cache: None,
+            fields: None,
         }
     }
 }

@@ -253,6 +253,7 @@ impl Http1Connection<'_> {
                 outcome,
                 origin: None,
                 cache: None,
+                fields: None,
             };
             self.add_completion(response.take_observers(), completion);
         }
@@ -311,6 +312,7 @@ impl Http1Connection<'_> {
                 outcome: ResponseOutcome::Complete,
                 origin: None,
                 cache: None,
+                fields: None,
             };
             self.add_completion(response.take_observers(), completion);
         }

@@ -28,6 +28,7 @@ impl CompletionObservers {
                     outcome: ResponseOutcome::Complete,
                     origin: None,
                     cache: None,
+                    fields: None,
                 },
                 arrived: arrived.unwrap_or_else(Instant::now),
                 sent_in: None,

@@ -175,6 +175,7 @@ fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body 
             outcome: ResponseOutcome::ClientGone,
             origin: response.origin().cloned(),
             cache: None,
+            fields: None,
         },
         started,
     })

@@ -95,6 +95,7 @@ fn line(path: &str) -> String {
                 outcome: ResponseOutcome::Complete,
                 origin: None,
                 cache: None,
+                fields: None,
             };
             response.take_observers().notify(&completion);
         });

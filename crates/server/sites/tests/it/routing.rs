@@ -498,6 +498,7 @@ fn an_observer_gets_the_received_request_and_its_completion() {
         outcome: apus_http::ResponseOutcome::Complete,
         origin: None,
         cache: None,
+        fields: None,
     });
     assert_eq!(SEEN.with(|seen| seen.get()), 1);
 }

@@ -88,3 +88,39 @@ fn a_variable_that_a_rule_sets_is_in_later_conditions_templates_and_the_log() {
     let (text, _) = home.expect(&["explain", "GET", "http://a/?shop=1"], 0);
     assert!(text.contains("a: shop: set shop, set both"), "{text}");
 }
+
+#[test]
+fn cookies_parameters_and_fields_of_the_response_are_variables() {
+    let home = Home::new();
+    home.make_folder("public");
+    home.write("public/index.html", "home");
+    let format = "[$cookie_id] [$arg_a] [$sent_http_x_id] [$sent_http_content_type] [$sent_http_nothing] $first_byte_time";
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten = \"127.0.0.1:0\"\nroot = \"public\"\nheaders.set = {{ x-id = \"$cookie_id-$arg_a\" }}\n\
+             access_log = {{ path = \"log\", format = \"{format}\" }}\n"
+        ),
+    );
+    let apus = home.serve(&[]);
+    let get = |path: &str, lines: &str| get(apus.address(), path, lines);
+    let answer = get("/?b=1&a=x%20y&a=2", "Cookie: other=1; id=one; id=two\r\n");
+    assert!(answer.contains("x-id: one-x%20y\r\n"), "{answer}");
+    let answer = get("/?aa=1", "Cookie: xid=1\r\n");
+    assert!(answer.contains("x-id: -\r\n"), "{answer}");
+    // What is not visible ASCII, or could end a quoted string, is escaped.
+    get("/", "Cookie: id=a\"\u{e9}\r\n");
+    wait_until("three lines", || home.read("log").lines().count() == 3);
+    let log = home.read("log");
+    let starts = [
+        "[one] [x%20y] [one-x%20y] [text/html; charset=utf-8] [-] 0.",
+        "[-] [-] [-] [text/html; charset=utf-8] [-] 0.",
+        "[a\\x22\\xC3\\xA9] [-] [",
+    ];
+    // Each worker writes its own lines.
+    for start in starts {
+        let mut lines = log.lines();
+        assert!(lines.any(|line| line.starts_with(start)), "{start}: {log}");
+    }
+    assert!(log.is_ascii(), "{log}");
+}
