@@ -9,9 +9,9 @@ HELD, DID_NOT_HOLD, NOT_APPLICABLE = "held", "did not hold", "not applicable"
 MEMORY_BYTES = 128 << 20
 
 # What of a server an attack needs. `address` is true of all.
-STATIC, PROXY, CACHE, PHP, RESIDENT, TLS, HTTP2, HTTP3, PROCESS, DISK, ON_DEMAND, RULES = (
+STATIC, PROXY, CACHE, PHP, RESIDENT, TLS, HTTP2, HTTP3, PROCESS, DISK, ON_DEMAND, RULES, ADMIN = (
     "static files", "an origin", "a cache", "PHP", "resident PHP", "TLS", "HTTP/2", "HTTP/3", "a process to look at", "a cache on disk",
-    "certificates on demand", "rules")
+    "certificates on demand", "rules", "an address of the operator")
 
 
 class DidNotHold(Exception):

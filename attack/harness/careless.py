@@ -1,6 +1,6 @@
 """A server that makes every mistake of the book, on purpose, so that `--self-check` shows that each attack can fail.
 
-    careless.py CLEAR_PORT TLS_PORT ORIGIN_PORT FOLDER TRUSTED_PROXY
+    careless.py CLEAR_PORT TLS_PORT ADMIN_PORT ORIGIN_PORT FOLDER TRUSTED_PROXY
 
 It listens on 127.0.0.1 alone, and stops taking memory at some hundred MB, for the sake of the machine.
 """
@@ -16,7 +16,7 @@ import time
 import urllib.parse
 from pathlib import Path
 
-CLEAR, TLS, ORIGIN, FOLDER = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+CLEAR, TLS, ADMIN, ORIGIN, FOLDER = *map(int, sys.argv[1:5]), Path(sys.argv[5])
 SITE = FOLDER / "site"
 MOST_HOARDED = 400 << 20
 
@@ -412,6 +412,20 @@ def serve(connection, address, context):
             pass
 
 
+def administer():
+    """Metrics for everybody, one client after the other."""
+    listener = socket.create_server(("127.0.0.1", ADMIN), backlog=1024)
+    while True:
+        connection, _ = listener.accept()
+        try:
+            # It waits for as long as the client likes.
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\napus_connections 1\n")
+            connection.close()
+        except OSError:
+            pass
+
+
 def listen(port, context):
     listener = socket.create_server(("127.0.0.1", port), backlog=1024)
     while True:
@@ -427,4 +441,5 @@ secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 secured.load_cert_chain(FOLDER / "localhost.pem", FOLDER / "localhost.key")
 secured.set_alpn_protocols(["h2", "http/1.1"])
 threading.Thread(target=listen, args=(TLS, secured), daemon=True).start()
+threading.Thread(target=administer, daemon=True).start()
 listen(CLEAR, None)

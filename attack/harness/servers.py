@@ -23,6 +23,9 @@ access_log = {{ path = "access.log", format = "$remote_addr $request_uri" }}
 trusted_proxies = "{trusted}"
 acme_folder = "acme"
 cache = {{ dir = "apus-cache", size = 200 }}
+admin_listen = "127.0.0.1:{admin}"
+admin_allow = "127.0.0.1"
+admin_names = "operator.test"
 
 [[global.bots]]
 name = "crawler"
@@ -384,7 +387,7 @@ class Server:
 
     def __init__(self, name, sandbox, origin):
         self.name, self.sandbox, self.origin = name, sandbox, origin
-        self.clear, self.tls = host.free_port(), host.free_port()
+        self.clear, self.tls, self.admin = host.free_port(), host.free_port(), host.free_port()
         self.process = None
 
     def start(self, descriptors=None):
@@ -434,7 +437,7 @@ class Apus(Server):
         self.program = shutil.which("php-cgi8.2") or shutil.which("php-cgi")
         self.features = frozenset({
             attack.STATIC, attack.PROXY, attack.CACHE, attack.DISK, attack.TLS, attack.HTTP2, attack.HTTP3, attack.PROCESS, attack.ON_DEMAND,
-            attack.RULES,
+            attack.RULES, attack.ADMIN,
             *([attack.PHP] if self.socket else []), *([attack.RESIDENT] if self.program else [])})
 
     def prepare(self):
@@ -443,7 +446,7 @@ class Apus(Server):
         shutil.rmtree(self.sandbox.path("apus-cache"), ignore_errors=True)
         php = APUS_PHP.format(socket=self.socket, **ports) if self.socket else ""
         php += APUS_RESIDENT.format(program=self.program, **ports) if self.program else ""
-        self.sandbox.write("apus.toml", APUS.format(trusted=TRUSTED, origin=self.origin.port, php=php, **ports))
+        self.sandbox.write("apus.toml", APUS.format(trusted=TRUSTED, origin=self.origin.port, admin=self.admin, php=php, **ports))
 
     def command(self):
         return [self.binary, "serve", self.sandbox.path("apus.toml")]
@@ -518,13 +521,13 @@ class Careless(Server):
     """The server of `--self-check`, which no attack may spare."""
 
     program = "python3"
-    features = frozenset({attack.STATIC, attack.PROXY, attack.CACHE, attack.TLS, attack.HTTP2, attack.PROCESS, attack.RULES})
+    features = frozenset({attack.STATIC, attack.PROXY, attack.CACHE, attack.TLS, attack.HTTP2, attack.PROCESS, attack.RULES, attack.ADMIN})
 
     def __init__(self, sandbox, origin):
         super().__init__("careless", sandbox, origin)
 
     def command(self):
-        return [sys.executable, HERE / "careless.py", self.clear, self.tls, self.origin.port, self.sandbox.folder, TRUSTED]
+        return [sys.executable, HERE / "careless.py", self.clear, self.tls, self.admin, self.origin.port, self.sandbox.folder, TRUSTED]
 
 
 PEERS = {"nginx": Nginx, "h2o": H2o, "haproxy": Haproxy, "careless": Careless}

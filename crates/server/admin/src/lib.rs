@@ -2,7 +2,7 @@
 //!
 //! # A request
 //!
-//! 1. The layer `NetworkAccess` refuses clients of other networks.
+//! 1. The server closes the connections of clients of other networks when it accepts them, so that they take no place of the operator's.
 //! 2. `guard` refuses what a page of another site can have a browser send.
 //! 3. `pages` responds: it sends a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
 //!    do over the control socket, and waits for the response.
@@ -31,8 +31,7 @@ use std::sync::Arc;
 use apus_compress::Compression;
 use apus_control::ControlQueue;
 use apus_handler::Layered;
-use apus_http::{Network, Service, ServiceFactory};
-use apus_layers::NetworkAccess;
+use apus_http::{Service, ServiceFactory};
 
 use self::guard::Guard;
 use self::pages::Pages;
@@ -44,10 +43,9 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves clients of these networks, for these names beside addresses and `localhost`. `queue` is that of the control thread.
-    pub fn new(queue: ControlQueue, allowed: Vec<Network>, names: Vec<String>) -> Self {
+    /// Serves for these names beside addresses and `localhost`. `queue` is that of the control thread.
+    pub fn new(queue: ControlQueue, names: Vec<String>) -> Self {
         let service = Layered::new(Pages::new(queue))
-            .layer(NetworkAccess::allow(allowed))
             .layer(Guard::new(names))
             .layer(Compression::default());
         Self {

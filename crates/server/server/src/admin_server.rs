@@ -1,5 +1,6 @@
 //! The server at the address of the operator, beside that of the sites.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,10 @@ use std::time::Duration;
 use apus_admin::Admin;
 use apus_config::AdminPlan;
 use apus_control::ControlQueue;
-use apus_net::{Binder, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan};
+use apus_http::Network;
+use apus_net::{
+    Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan,
+};
 
 /// How long requests of the operator may take to end after a reload that turns the address off.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,11 +71,7 @@ impl AdminServer {
     }
 
     fn engine_plan(&self, plan: &AdminPlan) -> EnginePlan {
-        let admin = Arc::new(Admin::new(
-            self.queue.clone(),
-            plan.allowed.clone(),
-            plan.names.clone(),
-        ));
+        let admin = Arc::new(Admin::new(self.queue.clone(), plan.names.clone()));
         let listeners = plan.addresses.iter();
         let listeners = listeners.map(|address| ListenerPlan::new(address.clone(), admin.clone()));
         EnginePlan {
@@ -82,8 +82,22 @@ impl AdminServer {
                 ..Limits::default()
             },
             server_field: Some("Apus".into()),
+            client_filter: Some(Arc::new(AllowedClients(plan.allowed.clone()))),
             is_secondary: true,
             ..EnginePlan::new(NonZeroUsize::MIN, listeners.collect())
         }
+    }
+}
+
+/// Closes the connections of clients of other networks, so that they take no place of the operator's.
+struct AllowedClients(Vec<Network>);
+
+impl ClientFilter for AllowedClients {
+    fn refuses(&self, client: IpAddr) -> Option<ClientRefusal> {
+        if self.0.iter().any(|network| network.contains_ip(client)) {
+            return None;
+        }
+        tracing::warn!(%client, "refused a connection to `admin_listen`: `admin_allow` does not name the client");
+        Some(ClientRefusal::Banned)
     }
 }
