@@ -111,5 +111,5 @@ def held_connections(target):
         require(response is not None and response.status == 200, "the operator gets no metrics while others hold connections")
     finally:
         for connection in held:
-            connection.close()
+            connection.socket.close()
     return f"{len(held)} connections"

@@ -173,6 +173,8 @@ def respond(request, address, scheme):
     path = request.path
     if request.field("host") == "secure.test" and scheme == "http":
         return b"HTTP/1.1 301 Moved\r\nLocation: https://secure.test/\r\nContent-Length: 0\r\n\r\n"
+    if path in ("/metrics", "/status"):
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\napus_connections 1\n"
     if path == "/moved":
         host = request.field("x-forwarded-host") or request.field("host")
         return f"HTTP/1.1 301 Moved\r\nLocation: {scheme}://{host}/\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
@@ -419,7 +421,8 @@ def administer():
         connection, _ = listener.accept()
         try:
             # It waits for as long as the client likes.
-            connection.recv(1 << 16)
+            client = Client(connection)
+            client.until(b"\r\n\r\n")
             connection.sendall(b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\n\r\napus_connections 1\n")
             connection.close()
         except OSError:
