@@ -34,7 +34,7 @@ pub struct Completion {
     pub fields: Option<Arc<Headers>>,
 }
 
-/// The origin of a response, for logs and [`Response::remove_internal_of_origin`].
+/// The origin of a response, for logs and [`Response::remove_internal_of_origin`](crate::Response::remove_internal_of_origin).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseOrigin {
     /// Its address.
