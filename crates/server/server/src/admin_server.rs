@@ -12,6 +12,7 @@ use apus_http::Network;
 use apus_net::{
     Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan,
 };
+use apus_transport::descriptors::DescriptorPermit;
 
 /// How long requests of the operator may take to end after a reload that turns the address off.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,7 +22,12 @@ pub(crate) struct AdminServer {
     queue: ControlQueue,
     binder: Option<Arc<dyn Binder>>,
     running: Option<(AdminPlan, Engine)>,
+    /// Those of the engine, beside its connections: without them, the sites had too few for files when their connections are many.
+    descriptors: Vec<DescriptorPermit>,
 }
+
+/// The descriptors of an engine of one worker without listeners: those of its runtime and its signals.
+const ENGINE_DESCRIPTORS: usize = 6;
 
 impl AdminServer {
     pub(crate) fn new(queue: ControlQueue, binder: Option<Arc<dyn Binder>>) -> Self {
@@ -29,6 +35,7 @@ impl AdminServer {
             queue,
             binder,
             running: None,
+            descriptors: Vec::new(),
         }
     }
 
@@ -38,6 +45,7 @@ impl AdminServer {
             return Ok(());
         }
         let Some(plan) = plan else {
+            self.descriptors.clear();
             if let Some((_, engine)) = self.running.take() {
                 tokio::task::spawn_local(async move { engine.stop(STOP_TIMEOUT).await });
             }
@@ -54,6 +62,9 @@ impl AdminServer {
                 self.running = Some((plan.clone(), engine));
             }
         }
+        let descriptors = ENGINE_DESCRIPTORS + plan.addresses.len();
+        self.descriptors
+            .resize_with(descriptors, DescriptorPermit::of_pipe);
         if let Some((_, engine)) = &self.running {
             let addresses = engine.status().listening;
             let addresses: Vec<_> = addresses.iter().map(|one| one.url(false)).collect();
