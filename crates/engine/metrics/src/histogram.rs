@@ -81,8 +81,8 @@ impl DurationHistogram {
     }
 }
 
-/// Adds to a counter that no other thread writes.
-fn raise(counter: &AtomicU64, by: u64) {
+/// Adds to a counter that no other thread writes, without a locked instruction.
+pub fn raise(counter: &AtomicU64, by: u64) {
     let raised = counter.load(Ordering::Relaxed).wrapping_add(by);
     counter.store(raised, Ordering::Relaxed);
 }

@@ -36,7 +36,7 @@ mod space_saving;
 
 pub use definition::{MetricDefinition, MetricKind, MetricUnit};
 pub use exposition::MetricFormat;
-pub use histogram::{DurationHistogram, HistogramReading};
+pub use histogram::{DurationHistogram, HistogramReading, raise};
 pub use process_metrics::{PROCESS_METRICS, add_process_metrics};
 pub use samples::{LabelValue, MetricFamily, MetricSample, MetricSamples, MetricValue};
 pub use space_saving::{FrequentKey, SpaceSaving};

@@ -467,9 +467,10 @@ fn spawn(
     };
     let all_cores = shared.cores;
     let of_thread = Arc::clone(shared);
-    let name = match shared.is_secondary {
-        true => "apus-admin-",
-        false => load_meter::WORKER_THREAD,
+    let name = if shared.is_secondary {
+        "apus-secondary-"
+    } else {
+        load_meter::WORKER_THREAD
     };
     let thread = thread::Builder::new()
         .name(format!("{name}{index}"))

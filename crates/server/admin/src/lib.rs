@@ -3,6 +3,7 @@
 //! # A request
 //!
 //! 1. The server closes the connections of clients of other networks when it accepts them, so that they take no place of the operator's.
+//!    The layer `NetworkAccess` refuses those that have none, behind a Unix socket, and connections from before a reload.
 //! 2. `guard` refuses what a page of another site can have a browser send.
 //! 3. `pages` responds: it sends a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
 //!    do over the control socket, and waits for the response.
@@ -31,7 +32,8 @@ use std::sync::Arc;
 use apus_compress::Compression;
 use apus_control::ControlQueue;
 use apus_handler::Layered;
-use apus_http::{Service, ServiceFactory};
+use apus_http::{Network, Service, ServiceFactory};
+use apus_layers::NetworkAccess;
 
 use self::guard::Guard;
 use self::pages::Pages;
@@ -43,9 +45,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves for these names beside addresses and `localhost`. `queue` is that of the control thread.
-    pub fn new(queue: ControlQueue, names: Vec<String>) -> Self {
+    /// Serves clients of these networks, for these names beside addresses and `localhost`. `queue` is that of the control thread.
+    pub fn new(queue: ControlQueue, allowed: Vec<Network>, names: Vec<String>) -> Self {
         let service = Layered::new(Pages::new(queue))
+            .layer(NetworkAccess::allow(allowed))
             .layer(Guard::new(names))
             .layer(Compression::default());
         Self {

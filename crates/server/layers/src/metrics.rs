@@ -12,7 +12,7 @@ use apus_http::HeaderValue;
 use apus_http::{Method, Request, Response, ResponseFuture, StatusCode, header};
 use apus_metrics::{
     DurationHistogram, HistogramReading, LabelValue, MetricDefinition, MetricFormat, MetricSamples,
-    MetricUnit, add_process_metrics,
+    MetricUnit, add_process_metrics, raise,
 };
 
 use apus_handler::Handler;
@@ -345,13 +345,7 @@ fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// Adds to a counter that no other thread writes.
-fn raise(counter: &AtomicU64, by: u64) {
-    let raised = counter.load(Ordering::Relaxed).wrapping_add(by);
-    counter.store(raised, Ordering::Relaxed);
-}
-
-/// As [`raise`].
+/// Adds to a gauge that no other thread writes.
 fn add(gauge: &AtomicI64, by: i64) {
     gauge.store(gauge.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }

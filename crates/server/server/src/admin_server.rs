@@ -82,7 +82,11 @@ impl AdminServer {
     }
 
     fn engine_plan(&self, plan: &AdminPlan) -> EnginePlan {
-        let admin = Arc::new(Admin::new(self.queue.clone(), plan.names.clone()));
+        let admin = Arc::new(Admin::new(
+            self.queue.clone(),
+            plan.allowed.clone(),
+            plan.names.clone(),
+        ));
         let listeners = plan.addresses.iter();
         let listeners = listeners.map(|address| ListenerPlan::new(address.clone(), admin.clone()));
         EnginePlan {

@@ -13,6 +13,7 @@ use apus_http::{
 };
 use apus_metrics::{
     DurationHistogram, HistogramReading, LabelValue, MetricDefinition, MetricSamples, MetricUnit,
+    raise,
 };
 
 static REQUESTS: MetricDefinition = MetricDefinition::counter(
@@ -504,12 +505,6 @@ fn method_class(method: &Method) -> u32 {
 /// The position in [`STATUSES`].
 fn status_class(status: StatusCode) -> usize {
     usize::from(status.as_u16() / 100).min(5)
-}
-
-/// Adds to a counter that no other thread writes.
-fn raise(counter: &AtomicU64, by: u64) {
-    let raised = counter.load(Ordering::Relaxed).wrapping_add(by);
-    counter.store(raised, Ordering::Relaxed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

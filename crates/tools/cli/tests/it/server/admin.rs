@@ -319,6 +319,11 @@ fn other_networks_are_refused_and_a_unix_socket_is_for_the_user_of_the_server() 
     assert_eq!(get_unix(&socket, "/metrics").status, 200);
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    // Without `unix:` among the networks, nobody may use it, as soon as a reload says so.
+    let text = home.read("apus.toml");
+    home.write("apus.toml", text.replace(", \"unix:\"]", "]"));
+    home.expect(&["reload"], 0);
+    assert_eq!(get_unix(&socket, "/metrics").status, 403);
 }
 
 #[test]
