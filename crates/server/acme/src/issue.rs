@@ -415,8 +415,7 @@ impl CertificateOrder<'_> {
                     return Err(IssueError::new(why));
                 }
             }
-            let response = self.respond(authorization, failures).await?;
-            published.push(response);
+            self.respond(authorization, failures, published).await?;
         }
         self.progress
             .begin("waiting until the authority has verified the names");
@@ -433,12 +432,14 @@ impl CertificateOrder<'_> {
         }
     }
 
-    /// Publishes the response to a challenge of one name, and tells the authority.
+    /// Publishes the response to a challenge of one name, and tells the authority. What is published is in the list before anything
+    /// else can fail, so that it is withdrawn.
     async fn respond(
         &self,
         mut authorization: AuthorizationHandle<'_>,
         failures: u32,
-    ) -> Result<PublishedResponse, IssueError> {
+        published: &mut Vec<PublishedResponse>,
+    ) -> Result<(), IssueError> {
         let name = authorization.identifier().to_string();
         let kind = self.choose(&name, &authorization, failures)?;
         let Some(mut challenge) = authorization.challenge(acme_type(kind)) else {
@@ -448,7 +449,7 @@ impl CertificateOrder<'_> {
             )));
         };
         let authorization = challenge.key_authorization();
-        let published = match kind {
+        match kind {
             ChallengeKind::Http => {
                 let open = self
                     .challenges
@@ -457,7 +458,7 @@ impl CertificateOrder<'_> {
                     token: challenge.token.clone(),
                     key_authorization: authorization.as_str().to_owned(),
                 };
-                self.spread(open, shared).await?
+                published.push(self.spread(open, shared).await?);
             }
             ChallengeKind::TlsAlpn => {
                 let digest = authorization.digest();
@@ -466,8 +467,8 @@ impl CertificateOrder<'_> {
                 let digest = digest
                     .try_into()
                     .map_err(|_| IssueError::new("the digest of a challenge has a wrong length"))?;
-                self.spread(open, SharedChallenge::Tls { name, digest })
-                    .await?
+                let shared = SharedChallenge::Tls { name, digest };
+                published.push(self.spread(open, shared).await?);
             }
             ChallengeKind::Dns => {
                 let domain = name.strip_prefix("*.").unwrap_or(&name);
@@ -475,20 +476,17 @@ impl CertificateOrder<'_> {
                 let value = authorization.dns_value();
                 let publication = self.publication()?;
                 let record = publication.publish(&name, &value).await?;
+                published.push(PublishedResponse::Dns(record.clone()));
                 self.progress
                     .begin("waiting until name servers have the TXT record");
-                if let Err(error) = publication.wait_until_visible(&record).await {
-                    publication.withdraw(&record).await;
-                    return Err(error);
-                }
-                PublishedResponse::Dns(record)
+                publication.wait_until_visible(&record).await?;
             }
-        };
+        }
         // An attempt that is repeated for its nonce finds a challenge that the authority checks already.
         if challenge.status == ChallengeStatus::Pending {
             challenge.set_ready().await?;
         }
-        Ok(published)
+        Ok(())
     }
 
     /// Has all machines respond to a challenge.

@@ -263,6 +263,36 @@ fn a_wildcard_is_verified_by_dns() {
     });
 }
 
+/// What was published is removed, also when the authority cannot be told that it may look.
+#[test]
+fn a_record_is_removed_when_the_authority_cannot_be_told_of_it() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("acme_dns_hook = \"hook\"", "\"*.example.com\"", "");
+    // The program waits until the authority is gone: from then on, each attempt fails before it calls the program.
+    let script = format!(
+        "#!/bin/sh\ncd {}\necho \"$@\" >> hook.log\nwhile [ ! -e is-gone ]; do sleep 0.05; done\n",
+        test.home.path("").display()
+    );
+    test.home.write("hook", script);
+    test.home.write("hook.log", "");
+    for (file, mode) in [("hook", 0o755), ("hook.log", 0o666)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(test.home.path(file), mode).unwrap();
+    }
+    let _apus = test.serve();
+    wait_until("the record is published", || {
+        test.home.read("hook.log").starts_with("present ")
+    });
+    test.pebble.pause();
+    test.home.write("is-gone", "");
+    wait_until("the record is removed", || {
+        let log = test.home.read("hook.log");
+        let calls: Vec<_> = log.lines().collect();
+        matches!(calls[..], [present, cleanup]
+            if present.strip_prefix("present") == cleanup.strip_prefix("cleanup"))
+    });
+}
+
 #[test]
 fn a_certificate_is_renewed_without_a_failed_handshake() {
     let test = CertificateTest::new(PebbleOptions::default());
