@@ -888,6 +888,7 @@ impl ControlThread {
         server_metrics::add_server(self.reloads, self.last_failure.is_some(), &mut samples);
         server_metrics::add_logs(&self.log_writer.counts(), &mut samples);
         server_metrics::add_certificates(&self.certificates.status(), &mut samples);
+        server_metrics::add_certificate_files(config, &mut samples);
         server_metrics::add_upstreams(self.loader.upstreams(), &mut samples);
         server_metrics::add_pools(self.loader.pools(), &mut samples);
         server_metrics::add_rules(&self.loader.rule_counts(config), &mut samples);

@@ -8,8 +8,11 @@ mod page;
 mod policy;
 mod storage;
 
+use std::collections::BTreeMap;
+
 use apus_access_log::LogFileCounts;
 use apus_acme::CertificateStatus;
+use apus_config::{CertificateOrigin, ServerPlan};
 use apus_control::engine_metrics;
 use apus_metrics::{LabelValue, MetricDefinition, MetricSamples, MetricUnit};
 use apus_sites::SITE_METRICS;
@@ -35,6 +38,12 @@ static EXPIRY: MetricDefinition = MetricDefinition::gauge(
 )
 .unit(MetricUnit::Seconds)
 .labels(&["names"]);
+static FILE_EXPIRY: MetricDefinition = MetricDefinition::gauge(
+    "apus_certificate_file_expiry_timestamp",
+    "When a certificate of a file that sites name expires, as it is in use, in seconds since 1970.",
+)
+.unit(MetricUnit::Seconds)
+.labels(&["file"]);
 static FAILURES: MetricDefinition = MetricDefinition::gauge(
     "apus_certificate_failures",
     "Attempts to order a certificate that failed since the last one that succeeded.",
@@ -51,6 +60,7 @@ static OWN: &[&MetricDefinition] = &[
     &RELOAD_FAILING,
     &LOG_LINES,
     &EXPIRY,
+    &FILE_EXPIRY,
     &FAILURES,
     &ATTEMPTS,
 ];
@@ -105,5 +115,23 @@ pub(crate) fn add_certificates(certificates: &[CertificateStatus], samples: &mut
         let failures = u64::from(certificate.failures);
         samples.of(&FAILURES).add([names.clone()], failures);
         samples.of(&ATTEMPTS).add([names], certificate.attempts);
+    }
+}
+
+/// Adds the certificates of files, each file once: many sites may name the same.
+pub(crate) fn add_certificate_files(config: &ServerPlan, samples: &mut MetricSamples) {
+    let mut files = BTreeMap::new();
+    for site in &config.sites {
+        if let (Some(tls), Some(CertificateOrigin::Files(paths))) =
+            (&site.tls, &site.certificate_origin)
+        {
+            files.extend(paths.iter().zip(&tls.certificates));
+        }
+    }
+    let expiry = samples.of(&FILE_EXPIRY);
+    for (path, certificate) in files {
+        let file = LabelValue::from(path.to_string_lossy().into_owned());
+        let seconds = u64::try_from(certificate.not_after()).unwrap_or(0);
+        expiry.add([file], seconds);
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{fs, thread};
 
-use apus_testkit::CertificateAuthority;
+use apus_testkit::{CertificateAuthority, IssuedCertificate};
 use serde_json::Value;
 
 use crate::harness::{Apus, Home, connect, free_port, get, get_unix, is_open, wait_until};
@@ -405,6 +405,51 @@ fn the_operator_is_served_when_the_connections_of_the_sites_are_used_up() {
             seen
         },
     );
+}
+
+#[test]
+fn certificates_of_files_say_when_they_expire_each_once_and_also_after_they_are_replaced() {
+    let home = Home::new();
+    let [site, admin] = [free_port(), free_port()];
+    let install = |name: &str, to: i32| {
+        let certificate = IssuedCertificate::self_signed(&["localhost"], 2020, to);
+        home.write(&format!("{name}.key"), &certificate.key);
+        home.write(&format!("{name}.pem"), &certificate.pem);
+    };
+    install("one", 2090);
+    install("two", 2091);
+    let sites = [("a", "one"), ("b", "one"), ("c", "two")].map(|(name, file)| {
+        format!(
+            "[[sites]]\nname = \"{name}\"\nserver_name = \"{name}.localhost\"\nlisten_tls = \"127.0.0.1:{site}\"\nroot = \"site\"\n\
+             tls = {{ cert = \"{file}.pem\", key = \"{file}.key\" }}\n"
+        )
+    });
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\nadmin_listen = \"127.0.0.1:{admin}\"\n{}",
+            sites.concat()
+        ),
+    );
+    let _apus = home.serve(&["apus.toml"]);
+    let admin = local(admin);
+    let expiry = |file: &str| {
+        let text = metrics(admin);
+        let mut lines = text.lines().filter(|line| {
+            line.starts_with("apus_certificate_file_expiry_timestamp_seconds{")
+                && line.contains(&format!("/{file}.pem\"}} "))
+        });
+        let line = lines.next().unwrap_or_else(|| panic!("{file} in {text}"));
+        assert_eq!(lines.next(), None, "one series for each file");
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    // The first of January, in UTC.
+    assert_eq!(expiry("one"), 3_786_912_000.0);
+    assert_eq!(expiry("two"), 3_818_448_000.0);
+    install("one", 2091);
+    wait_until("the new certificate is in use", || {
+        expiry("one") == 3_818_448_000.0
+    });
 }
 
 /// A Prometheus that ends with the test.
