@@ -176,38 +176,38 @@ impl SiteMetrics {
             stays
         });
         other.in_flight = 0;
+        other.locations.clear();
     }
 
     /// Adds the metrics, with series for at most this many sites.
     pub fn add_to(&self, max_sites: usize, samples: &mut MetricSamples) {
         let state = &mut *self.state();
-        let mut readings: Vec<_> = state
-            .sites
-            .iter_mut()
-            .map(|(name, series)| (Arc::clone(name), series.read(), series))
-            .collect();
-        let shown = readings
-            .iter()
-            .filter(|(_, _, series)| series.before.is_some())
-            .count();
+        let shown = state.sites.values().filter(|site| site.before.is_some());
+        let free = max_sites.saturating_sub(shown.count());
         // Those that get series now: the busiest of the others.
-        let mut candidates: Vec<_> = readings
-            .iter_mut()
-            .filter(|(_, reading, series)| series.before.is_none() && reading.begun() > 0)
+        let mut candidates: Vec<_> = state
+            .sites
+            .values_mut()
+            .filter(|series| free > 0 && series.before.is_none())
+            .map(|series| (series.begun(), series))
+            .filter(|(begun, _)| *begun > 0)
             .collect();
-        candidates.sort_by_key(|(_, reading, _)| std::cmp::Reverse(reading.begun()));
-        for (_, reading, series) in candidates.into_iter().take(max_sites.saturating_sub(shown)) {
+        candidates.sort_by_key(|(begun, _)| std::cmp::Reverse(*begun));
+        for (_, series) in candidates.into_iter().take(free) {
             let mut before = SiteReading::default();
             if series.was_other {
-                before = reading.clone();
+                before = series.read();
                 before.in_flight = 0;
                 // It is told already, and a counter must not fall.
                 state.other.add(&before);
+                state.other.locations.clear();
             }
             series.before = Some(before);
         }
         let mut other = state.other.clone();
-        for (name, mut reading, series) in readings {
+        // One after the other: a reading has two histograms, and there may be thousands of sites.
+        for (name, series) in &mut state.sites {
+            let mut reading = series.read();
             match &series.before {
                 Some(before) => {
                     reading.subtract(before);
@@ -215,6 +215,7 @@ impl SiteMetrics {
                 }
                 None => {
                     series.was_other = true;
+                    reading.locations.clear();
                     other.add(&reading);
                 }
             }
@@ -264,6 +265,12 @@ impl fmt::Debug for SiteMetrics {
 }
 
 impl SiteSeries {
+    /// The requests so far, without a reading of all that was counted.
+    fn begun(&self) -> u64 {
+        let workers = self.workers.values();
+        self.ended.begun() + workers.map(|counts| counts.begun()).sum::<u64>()
+    }
+
     fn read(&mut self) -> SiteReading {
         // The counts of a thread that serves the site no more have no other owner.
         let ended = &mut self.ended;
@@ -284,6 +291,15 @@ impl SiteSeries {
 }
 
 impl SiteCounts {
+    fn begun(&self) -> u64 {
+        let ended: u64 = self
+            .requests
+            .iter()
+            .map(|counts| read(counts).iter().sum::<u64>())
+            .sum();
+        self.in_flight.load(Ordering::Relaxed) + ended
+    }
+
     fn read(&self) -> SiteReading {
         let mut locations = lock(&self.locations);
         // Those that no service of the worker has any more.
@@ -624,6 +640,37 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(value(&text(&metrics, 10), "apus_http_requests_total{"), 4.0);
         }
+    }
+
+    #[test]
+    fn ten_thousand_sites_have_as_many_series_as_a_hundred_and_one() {
+        let metrics = SiteMetrics::default();
+        let workers: Vec<_> = (0..10_000)
+            .map(|number| site(&metrics, &format!("s{number}")))
+            .collect();
+        for worker in &workers {
+            serve(worker, &[200]);
+        }
+        for _ in 0..2 {
+            let text = text(&metrics, 100);
+            for sample in [
+                "apus_http_requests_total{",
+                "apus_http_request_duration_seconds_count{",
+            ] {
+                let series = text.lines().filter(|line| line.starts_with(sample));
+                assert_eq!(series.count(), 101);
+                assert_eq!(value(&text, sample), 10_000.0);
+            }
+            let locations = text
+                .lines()
+                .filter(|line| line.starts_with("apus_http_location_requests_total{"));
+            assert_eq!(locations.count(), 100);
+        }
+        let other = "apus_http_requests_total{site=\"other\"";
+        assert_eq!(value(&text(&metrics, 100), other), 9_900.0);
+        metrics.retain([]);
+        let state = metrics.state();
+        assert!(state.sites.is_empty() && state.other.locations.is_empty());
     }
 
     /// Counters never fall, whichever sites have series.
