@@ -81,6 +81,40 @@ def strangers(target):
     return each(cases, lambda cases: target.judge_each(cases, judge))
 
 
+@attack("Forged, guessed and missing tokens", "CWE-306, CWE-345", [ADMIN])
+def tokens(target):
+    operator_is_served(target)
+    forged = ("", "Authorization: Bearer\r\n", "Authorization: Bearer apus_" + "0" * 64 + "\r\n", "Authorization: Bearer apus_session_" + "0" * 64 + "\r\n",
+              "Authorization: Basic b3BlcmF0b3I6\r\n", "Authorization: Bearer null\r\nAuthorization: Bearer undefined\r\n", "Cookie: token=apus_0\r\n",
+              "X-Forwarded-User: operator\r\n", "X-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\n")
+    cases = [("GET", path, fields) for path in ("status", "sites", "bans", "audit", "session", "../../api/v1/status") for fields in forged]
+    cases += [(method, path, fields) for method, path in (("POST", "reload"), ("POST", "bans"), ("DELETE", "bans?network=10.0.0.1"), ("PUT", "maintenance"))
+              for fields in forged]
+
+    def judge(case):
+        method, path, fields = case
+        body = "" if method == "GET" else "Content-Length: 0\r\n"
+        response = ask(target, get(f"/api/v1/{path}", fields=fields + body, method=method))
+        return f"status {response.status}" if response and response.status < 400 else None
+
+    return each(cases, lambda cases: target.judge_each(cases, judge))
+
+
+@attack("Codes and passwords that are guessed", "CWE-307", [ADMIN])
+def guesses(target):
+    operator_is_served(target)
+    statuses = []
+    for number in range(40):
+        body = f'{{"code":"{number:032x}"}}'
+        fields = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        response = ask(target, get("/api/v1/session", fields=fields, method="POST") + body.encode())
+        statuses.append(response.status if response else 0)
+    require(200 not in statuses, "a guess was a log-in")
+    require(statuses.count(401) <= 10 and statuses[-1] == 429, f"guesses are not limited: {statuses}")
+    operator_is_served(target)
+    return f"{len(statuses)} guesses"
+
+
 @attack("What the operator reads, by the addresses of the sites", "CWE-668", [ADMIN])
 def through_sites(target):
     hosts = ("localhost", "127.0.0.1", "operator.test", f"127.0.0.1:{target.server.admin}")

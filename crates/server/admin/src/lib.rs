@@ -1,11 +1,13 @@
-//! The address of the operator: metrics and status of a server over HTTP.
+//! The address of the operator: metrics, status and an API of a server over HTTP.
 //!
 //! # A request
 //!
 //! 1. The server closes the connections of clients of other networks when it accepts them, so that they take no place of the operator's.
 //!    The layer `NetworkAccess` refuses those that have none, behind a Unix socket, and connections from before a reload.
 //! 2. `guard` refuses what a page of another site can have a browser send.
-//! 3. `pages` responds: it sends a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
+//! 3. `pages` responds, or `api` for what begins with `/api/v1/`, which needs an account: `authentication` finds who asks, among
+//!    the accounts of the configuration and the log-ins in `sessions`, and `operations` says which role may do what. Both
+//!    send a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
 //!    do over the control socket, and waits for the response.
 //!
 //! # Decisions
@@ -16,6 +18,13 @@
 //!   an address, `localhost`, or one that the configuration names, because a page of a name that resolves to this machine (DNS rebinding)
 //!   has that name there. `Origin` has to be the same. There is no CORS.
 //!
+//! - **A token in `Authorization`, and no cookie**: a browser sends cookies by itself, also to other ports of this host. The page of
+//!   the operator keeps the token of its session, which pages of other origins cannot read, so there is nothing that they could have
+//!   a browser send.
+//! - **One table of operations**: routes, roles, the checks of bodies and the OpenAPI description are read from it.
+//! - **Log-ins outlive reloads**, and end when the account is gone from the file or has another password. Failed ones are counted for
+//!   each address, which has to wait then; tokens have 256 random bits, so that nobody finds one by trying.
+//!
 //! # Tests
 //!
 //! Unit tests of `guard`. The address of a real server, over sockets and read by a real Prometheus:
@@ -23,20 +32,41 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
+mod authentication;
 mod guard;
+mod operations;
 mod pages;
+mod reply;
+mod sessions;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_compress::Compression;
-use apus_control::ControlQueue;
+use apus_control::{ControlQueue, OperatorAccounts};
 use apus_handler::Layered;
 use apus_http::{Network, Service, ServiceFactory};
 use apus_layers::NetworkAccess;
 
+use self::api::Api;
+use self::authentication::Authentication;
 use self::guard::Guard;
 use self::pages::Pages;
+pub use self::sessions::AdminSessions;
+
+/// Who may use the address.
+#[derive(Debug)]
+pub struct AdminSettings {
+    /// The networks whose clients may.
+    pub allowed: Vec<Network>,
+    /// The names by which they may, beside addresses and `localhost`.
+    pub names: Vec<String>,
+    /// Who may use the API.
+    pub accounts: OperatorAccounts,
+    /// Who has logged in. It outlives the service.
+    pub sessions: Arc<AdminSessions>,
+}
 
 /// The service of the address. Clones are the same.
 #[derive(Clone)]
@@ -45,11 +75,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves clients of these networks, for these names beside addresses and `localhost`. `queue` is that of the control thread.
-    pub fn new(queue: ControlQueue, allowed: Vec<Network>, names: Vec<String>) -> Self {
-        let service = Layered::new(Pages::new(queue))
-            .layer(NetworkAccess::allow(allowed))
-            .layer(Guard::new(names))
+    /// Serves those that the settings name. `queue` is that of the control thread.
+    pub fn new(queue: ControlQueue, settings: AdminSettings) -> Self {
+        let authentication = Authentication::new(settings.accounts, settings.sessions);
+        let api = Api::new(queue.clone(), authentication);
+        let service = Layered::new(Pages::new(queue, api))
+            .layer(NetworkAccess::allow(settings.allowed))
+            .layer(Guard::new(settings.names))
             .layer(Compression::default());
         Self {
             service: Arc::new(service),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_control::{ControlQueue, ControlRequest, ControlResponse};
+use apus_control::{ControlQueue, ControlRequest};
 use apus_http::{
     HeaderValue, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
     header,
@@ -10,17 +10,21 @@ use apus_http::{
 use apus_metrics::MetricFormat;
 use serde_json::Value;
 
-const INDEX: &str = "Apus\n\n/metrics  metrics in the text format of Prometheus or of OpenMetrics\n/status   the status as JSON\n";
+use crate::api::{API_PREFIX, Api};
+use crate::reply::{ask, fresh};
+
+const INDEX: &str = "Apus\n\n/metrics  metrics in the text format of Prometheus or of OpenMetrics\n/status   the status as JSON\n/api/v1/  the API, which /api/v1/openapi.json describes\n";
 
 /// The pages, which ask the control thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     queue: ControlQueue,
+    api: Api,
 }
 
 impl Pages {
-    pub(crate) fn new(queue: ControlQueue) -> Self {
-        Self { queue }
+    pub(crate) fn new(queue: ControlQueue, api: Api) -> Self {
+        Self { queue, api }
     }
 
     fn respond(&self, request: &Request) -> ResponseFuture {
@@ -39,7 +43,7 @@ impl Pages {
                 ResponseFuture::later(async move { metrics(&queue, format).await })
             }
             "/status" => ResponseFuture::later(async move {
-                match ask(&queue, ControlRequest::Status).await {
+                match ask(&queue, ControlRequest::Status, String::new()).await {
                     Ok(status) => fresh("application/json", status.to_string()),
                     Err(failed) => *failed,
                 }
@@ -53,7 +57,7 @@ async fn metrics(queue: &ControlQueue, format: MetricFormat) -> Response {
     let request = ControlRequest::Metrics {
         format: format.into(),
     };
-    match ask(queue, request).await {
+    match ask(queue, request, String::new()).await {
         Ok(mut answer) => {
             let text = match answer.get_mut("text").map(Value::take) {
                 Some(Value::String(text)) => text,
@@ -66,32 +70,11 @@ async fn metrics(queue: &ControlQueue, format: MetricFormat) -> Response {
     }
 }
 
-/// The answer of the control thread, or the response that says why there is none.
-async fn ask(queue: &ControlQueue, request: ControlRequest) -> Result<Value, Box<Response>> {
-    let failed = |message: &str| {
-        let text = format!("503 Service Unavailable: {message}\n");
-        Box::new(Response::text(StatusCode::SERVICE_UNAVAILABLE, text))
-    };
-    match queue.send(request).await {
-        Some(ControlResponse::Done(answer)) => Ok(answer),
-        Some(ControlResponse::Failed { message, .. }) => Err(failed(&message)),
-        None => Err(failed("the server is stopping")),
-    }
-}
-
-/// A response that nobody may store.
-fn fresh(media_type: &'static str, text: String) -> Response {
-    Response::new(StatusCode::OK)
-        .with_header(&header::CONTENT_TYPE, &HeaderValue::from_static(media_type))
-        .with_header(
-            &header::CACHE_CONTROL,
-            &HeaderValue::from_static("no-store"),
-        )
-        .with_body(text)
-}
-
 impl Service for Pages {
     fn call(&self, request: Request) -> ResponseFuture {
+        if request.path().starts_with(API_PREFIX) {
+            return self.api.respond(request);
+        }
         self.respond(&request)
     }
 }

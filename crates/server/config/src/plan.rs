@@ -12,6 +12,7 @@ use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
 use apus_conditions::{Condition, GeoDatabases, RequestLimits, RequestMaps};
+use apus_control::OperatorAccounts;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::auth::RemoteKeySet;
@@ -114,6 +115,8 @@ pub struct AdminPlan {
     pub allowed: Vec<Network>,
     /// The names by which clients may use it, beside addresses and `localhost`.
     pub names: Vec<String>,
+    /// Who may use its API.
+    pub accounts: OperatorAccounts,
 }
 
 /// What is counted of sites.

@@ -7,6 +7,7 @@
 //!
 //! - `socket`, `socket_path`: the control socket, through which `apus status` and other commands reach a server or an
 //!   application.
+//! - `accounts`: who may send which requests over HTTP.
 //! - `status`: the response to `apus status`; `engine_metrics`: the metrics that any server has.
 //!
 //! # Tests
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod engine_metrics;
 mod socket;
 mod socket_path;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 use apus_metrics::MetricFormat;
 use serde::{Deserialize, Serialize};
 
+pub use accounts::{OperatorAccount, OperatorAccounts, OperatorRole, TokenDigest};
 pub use engine_metrics::{add_engine_metrics, engine_metrics};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlQueue, ControlSocket};
 pub use socket_path::{socket_path, socket_path_at};
@@ -122,6 +125,10 @@ pub enum ControlRequest {
         /// Whether the responses only become stale, so that they can be served while they are revalidated.
         soft: bool,
     },
+    /// Makes a code with which somebody can log in at the address of the operator once, soon.
+    AdminLogin,
+    /// Lists what was changed, by whom.
+    Audit,
 }
 
 /// A format of metrics.

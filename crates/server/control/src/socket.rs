@@ -238,8 +238,14 @@ async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Control
     }
     match serde_json::from_str(&line) {
         Ok(request) => {
+            let by = "the control socket".to_owned();
             let client = ControlClient::Stream(stream);
-            let _ = exchanges.send(ControlExchange { request, client }).await;
+            let exchange = ControlExchange {
+                request,
+                by,
+                client,
+            };
+            let _ = exchanges.send(exchange).await;
         }
         Err(error) => {
             let message = format!("this version of apus does not support the request: {error}");
@@ -263,11 +269,15 @@ async fn write(stream: &mut UnixStream, response: &ControlResponse) {
 pub struct ControlQueue(mpsc::Sender<ControlExchange>);
 
 impl ControlQueue {
-    /// Sends a request and waits for the response; `None` if the process is ending.
-    pub async fn send(&self, request: ControlRequest) -> Option<ControlResponse> {
+    /// Sends a request and waits for the response; `None` if the process is ending. `by` is who sends it, for the audit log.
+    pub async fn send(&self, request: ControlRequest, by: String) -> Option<ControlResponse> {
         let (sender, response) = oneshot::channel();
         let client = ControlClient::Local(Some(sender));
-        let exchange = ControlExchange { request, client };
+        let exchange = ControlExchange {
+            request,
+            by,
+            client,
+        };
         self.0.send(exchange).await.ok()?;
         response.await.ok()
     }
@@ -277,6 +287,7 @@ impl ControlQueue {
 #[derive(Debug)]
 pub struct ControlExchange {
     request: ControlRequest,
+    by: String,
     client: ControlClient,
 }
 
@@ -290,6 +301,11 @@ impl ControlExchange {
     /// The request.
     pub fn request(&self) -> &ControlRequest {
         &self.request
+    }
+
+    /// Who sends it, for the audit log.
+    pub fn by(&self) -> &str {
+        &self.by
     }
 
     /// Sends the response. The connection is closed when this is dropped.

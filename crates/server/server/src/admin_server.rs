@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_admin::Admin;
+use apus_admin::{Admin, AdminSessions, AdminSettings};
 use apus_config::AdminPlan;
 use apus_control::ControlQueue;
 use apus_http::Network;
@@ -13,6 +13,7 @@ use apus_net::{
     Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan,
 };
 use apus_transport::descriptors::DescriptorPermit;
+use serde_json::{Value, json};
 
 /// How long requests of the operator may take to end after a reload that turns the address off.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,6 +21,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server; without an address nothing runs.
 pub(crate) struct AdminServer {
     queue: ControlQueue,
+    /// They outlive reloads.
+    sessions: Arc<AdminSessions>,
     binder: Option<Arc<dyn Binder>>,
     running: Option<(AdminPlan, Engine)>,
     /// Those of the engine, beside its connections: without them, the sites had too few for files when their connections are many.
@@ -33,6 +36,7 @@ impl AdminServer {
     pub(crate) fn new(queue: ControlQueue, binder: Option<Arc<dyn Binder>>) -> Self {
         Self {
             queue,
+            sessions: Arc::default(),
             binder,
             running: None,
             descriptors: Vec::new(),
@@ -73,6 +77,23 @@ impl AdminServer {
         Ok(())
     }
 
+    /// A code for a log-in, and the addresses at which it is good.
+    pub(crate) fn log_in(&self) -> Result<Value, String> {
+        let Some((_, engine)) = &self.running else {
+            return Err(
+                "there is no address to log in at: the configuration has no `admin_listen`"
+                    .to_owned(),
+            );
+        };
+        let code = self
+            .sessions
+            .new_code()
+            .map_err(|error| error.to_string())?;
+        let addresses = engine.status().listening;
+        let urls: Vec<_> = addresses.iter().map(|address| address.url(false)).collect();
+        Ok(json!({ "code": code, "urls": urls }))
+    }
+
     /// The addresses that it listens on.
     pub(crate) fn listening(&self) -> Vec<String> {
         let engine = self.running.as_ref().map(|(_, engine)| engine);
@@ -82,11 +103,13 @@ impl AdminServer {
     }
 
     fn engine_plan(&self, plan: &AdminPlan) -> EnginePlan {
-        let admin = Arc::new(Admin::new(
-            self.queue.clone(),
-            plan.allowed.clone(),
-            plan.names.clone(),
-        ));
+        let settings = AdminSettings {
+            allowed: plan.allowed.clone(),
+            names: plan.names.clone(),
+            accounts: plan.accounts.clone(),
+            sessions: Arc::clone(&self.sessions),
+        };
+        let admin = Arc::new(Admin::new(self.queue.clone(), settings));
         let listeners = plan.addresses.iter();
         let listeners = listeners.map(|address| ListenerPlan::new(address.clone(), admin.clone()));
         EnginePlan {

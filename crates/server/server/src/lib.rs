@@ -13,7 +13,7 @@
 //!   a folder without a file.
 //! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
 //!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `glitch_control`: what clients do wrong. `quota_control`:
-//!   what quotas have counted. `limit_admin`: limits for commands. `traffic_lease`: until when requests are counted for `apus status --top`. `state_folder`, `saved_file`: what is remembered over restarts.
+//!   what quotas have counted. `limit_admin`: limits for commands. `traffic_lease`: until when requests are counted for `apus status --top`. `audit_log`: who changed what. `state_folder`, `saved_file`: what is remembered over restarts.
 //!
 //! # Decisions
 //!
@@ -36,6 +36,7 @@
 mod admin_server;
 pub mod application_log;
 pub mod assemble;
+mod audit_log;
 mod ban_control;
 mod ban_lists;
 mod browser;

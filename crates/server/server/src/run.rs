@@ -29,6 +29,7 @@ use tracing::{error, info, warn};
 
 use crate::admin_server::AdminServer;
 use crate::application_log::ApplicationLog;
+use crate::audit_log::AuditLog;
 use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
 use crate::cache_admin::{self, CachedHandler, PurgeError};
@@ -183,6 +184,7 @@ struct ControlThread {
     glitches: GlitchControl,
     quotas: QuotaControl,
     admin: AdminServer,
+    audit: AuditLog,
     traffic: TrafficLease,
     reloads: u64,
     last_failure: Option<String>,
@@ -298,6 +300,7 @@ impl ControlThread {
         );
         let glitches = GlitchControl::start(glitches, &config.global);
         let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
+        let audit = AuditLog::start(loader.state_folder(&config));
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let mut admin = AdminServer::new(control.queue(), binder.clone());
@@ -372,6 +375,7 @@ impl ControlThread {
             glitches,
             quotas,
             admin,
+            audit,
             traffic,
             reloads: 0,
             last_failure: None,
@@ -394,6 +398,7 @@ impl ControlThread {
                 ServerEvent::ReturnMemory => {
                     (self.return_memory)();
                     self.glitches.tick(&self.engine);
+                    self.audit.tick().await;
                 }
                 ServerEvent::Bans(event) => self.bans.handle(event).await,
                 ServerEvent::Quotas => self.quotas.handle().await,
@@ -446,11 +451,17 @@ impl ControlThread {
                         ControlRequest::Maintenance { site, change } => {
                             self.change_maintenance(site, *change)
                         }
+                        ControlRequest::AdminLogin => respond(self.admin.log_in()),
+                        ControlRequest::Audit => ControlResponse::Done(self.audit.list()),
                         ControlRequest::Stop => {
+                            let done = ControlResponse::Done(Value::Null);
+                            self.audit.record(exchange.by(), exchange.request(), &done);
                             stop_requests.push(exchange);
                             break;
                         }
                     };
+                    self.audit
+                        .record(exchange.by(), exchange.request(), &response);
                     exchange.respond(response).await;
                 }
             }
@@ -467,15 +478,7 @@ impl ControlThread {
 
     fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
         match upstream_admin::set_node(self.loader.upstreams(), group, node, change) {
-            Ok(group) => {
-                info!(
-                    group,
-                    node,
-                    ?change,
-                    "set the state of a node by the control socket"
-                );
-                ControlResponse::Done(json!({ "group": group, "node": node }))
-            }
+            Ok(group) => ControlResponse::Done(json!({ "group": group, "node": node })),
             Err(error) => ControlResponse::Failed {
                 message: error.to_string(),
                 details: Value::Null,
@@ -494,11 +497,6 @@ impl ControlThread {
         }
         let switches = self.loader.maintenance();
         let stored = switches.set(site, change, &self.loader.state_folder(config));
-        info!(
-            site,
-            ?change,
-            "set the maintenance of a site by the control socket"
-        );
         match stored {
             Ok(()) => ControlResponse::Done(json!({
                 "sites": site_admin::list(config, switches),
@@ -536,7 +534,7 @@ impl ControlThread {
             %what,
             soft,
             responses = count.objects,
-            "purged the cache by the control socket"
+            "purged the cache"
         );
         for recorded in recorded {
             if let Err(error) = recorded.durable().await {
@@ -613,6 +611,10 @@ impl ControlThread {
                 self.loaded.config = config;
                 self.loaded.recording = recording;
                 self.refused_credentials = None;
+                let admin = self.loaded.config.global.admin.as_ref();
+                if let Err(error) = self.admin.apply(admin) {
+                    error!(%error, "the accounts of the operator's address cannot be changed");
+                }
                 info!("files of certificates, credentials or lists have changed, and are used now");
             }
             Err(error) => {
@@ -630,10 +632,7 @@ impl ControlThread {
                 message: format!("no certificate that is ordered by ACME is for `{name}`"),
                 details: Value::Null,
             },
-            count => {
-                info!(name, "renewing a certificate by the control socket");
-                ControlResponse::Done(json!({ "orders": count }))
-            }
+            count => ControlResponse::Done(json!({ "orders": count })),
         }
     }
 
@@ -727,6 +726,8 @@ impl ControlThread {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }
         self.quotas
+            .configure(self.loader.state_folder(&loaded.config));
+        self.audit
             .configure(self.loader.state_folder(&loaded.config));
         self.glitches.configure(&loaded.config.global);
         self.bans.configure(
@@ -824,6 +825,8 @@ impl ControlThread {
                     | ControlRequest::Upstream { .. }
                     | ControlRequest::RenewCertificate { .. }
                     | ControlRequest::Sites
+                    | ControlRequest::AdminLogin
+                    | ControlRequest::Audit
                     | ControlRequest::Traffic { .. }
                     | ControlRequest::BanList
                     | ControlRequest::BanAdd { .. }
@@ -846,6 +849,7 @@ impl ControlThread {
         }
         self.bans.finish().await;
         self.quotas.finish().await;
+        self.audit.finish().await;
         self.close_cache().await;
         self.log_writer.finish().await;
         let mut sites = self.loaded.config.sites.iter();

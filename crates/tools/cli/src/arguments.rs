@@ -127,6 +127,9 @@ Examples:
     /// List, add and remove bans of clients
     #[command(subcommand)]
     Ban(BanCommand),
+    /// Log in at the address of the operator, make accounts for it, and show who changed what
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Show what clients have used of quotas, and reset it
     #[command(subcommand)]
     Limit(LimitCommand),
@@ -601,6 +604,74 @@ Examples:
         #[command(flatten)]
         server: BanServer,
     },
+}
+
+/// The subcommands of `apus admin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Make a link with which you can log in once, within five minutes
+    ///
+    /// The link has all roles, as whoever may ask the control socket can do everything anyway.
+    Login {
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// Print the lines of a new account, for the file that `admin_accounts` names
+    ///
+    /// The secret is made and shown once, on standard error; the lines have only its hash.
+    #[command(after_long_help = "\
+Examples:
+  apus admin account ana --role configure >> accounts.toml
+  apus admin account deploy --role operate --site shop --token >> accounts.toml
+  pass show apus | apus admin account ana --password-stdin >> accounts.toml")]
+    Account(AccountArguments),
+    /// Show what was changed in the running server, by whom, the last change first
+    Audit {
+        #[command(flatten)]
+        server: BanServer,
+    },
+}
+
+/// The arguments of `apus admin account`.
+#[derive(Debug, Args)]
+pub(crate) struct AccountArguments {
+    /// The name, which the audit log shows
+    pub(crate) name: String,
+    /// What it may do; each role may do what the ones before it may
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) role: AccountRole,
+    /// A site that it is for; may be given several times [default: all, and the server]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Vec<String>,
+    /// Make a token for a program in place of a password
+    #[arg(long, conflicts_with = "password_stdin")]
+    pub(crate) token: bool,
+    /// Read the password from standard input in place of making one
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+}
+
+/// What an account may do.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum AccountRole {
+    /// See what happens
+    #[default]
+    Read,
+    /// Ban, purge, drain, and turn maintenance on and off
+    Operate,
+    /// Change the configuration
+    Configure,
+}
+
+impl AccountRole {
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Configure => "configure",
+        }
+    }
 }
 
 /// The server, and the form of the output.

@@ -23,6 +23,7 @@
 #![deny(unsafe_code)]
 
 #[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
+mod admin_commands;
 mod allocator;
 mod arguments;
 mod ban_commands;
@@ -150,6 +151,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         }
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Site(command) => site_commands::run(command),
+        CliCommand::Admin(command) => admin_commands::run(command),
         CliCommand::Ban(command) => ban_commands::run(command),
         CliCommand::Limit(command) => limit_commands::run(command),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),

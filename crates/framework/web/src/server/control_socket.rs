@@ -63,6 +63,8 @@ impl ApplicationSocket {
             ControlRequest::Stop
             | ControlRequest::Upstream { .. }
             | ControlRequest::Sites
+            | ControlRequest::AdminLogin
+            | ControlRequest::Audit
             | ControlRequest::Traffic { .. }
             | ControlRequest::BanList
             | ControlRequest::LimitList { .. }

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use apus_control::OperatorAccounts;
 use apus_http::Network;
+use apus_layers::auth::Users;
 use apus_net::ListenAddress;
 
 use crate::diagnostics::Finding;
@@ -12,6 +14,8 @@ use crate::raw;
 use crate::source::Setting;
 use crate::string_type::ListenSpec;
 use crate::value::Switch;
+
+use super::tls;
 
 /// Who may use a Unix socket of the operator.
 const SOCKET_MODE: u32 = 0o600;
@@ -39,6 +43,14 @@ pub(super) fn plan(
                 let message = format!("`{key}` has no effect");
                 reader.report(Finding::error(span, message, "there is no `admin_listen`"));
             }
+        }
+        if let Some(file) = &global.admin_accounts {
+            let message = "`admin_accounts` has no effect";
+            reader.report(Finding::error(
+                &file.span,
+                message,
+                "there is no `admin_listen`",
+            ));
         }
         return None;
     }
@@ -73,7 +85,41 @@ pub(super) fn plan(
         names: (global.admin_names.0.iter())
             .map(|name| name.value.0.clone())
             .collect(),
+        accounts: accounts(global, reader),
     })
+}
+
+/// The accounts of the file, if there is one.
+fn accounts(global: &raw::Global, reader: &mut ConfigReader<'_>) -> OperatorAccounts {
+    let Some(key) = &global.admin_accounts else {
+        return OperatorAccounts::default();
+    };
+    let Some(bytes) = tls::file(key, reader) else {
+        return OperatorAccounts::default();
+    };
+    tls::warn_of_readers(key, reader);
+    let read = match std::str::from_utf8(&bytes) {
+        Ok(text) => OperatorAccounts::parse(text),
+        Err(_) => Err(vec!["the file is not UTF-8".to_owned()]),
+    };
+    let (accounts, mut mistakes) = match read {
+        Ok(accounts) => (accounts, Vec::new()),
+        Err(mistakes) => (OperatorAccounts::default(), mistakes),
+    };
+    for account in accounts.accounts() {
+        let name = account.name.escape_debug();
+        if let Some(hash) = &account.password
+            && Users::from_htpasswd(&format!("user:{hash}")).is_err()
+        {
+            mistakes.push(format!(
+                "the password of `{name}` is no hash; `apus admin account` writes one"
+            ));
+        }
+    }
+    for mistake in mistakes {
+        reader.report(Finding::error(&key.span, mistake, "in this file"));
+    }
+    accounts
 }
 
 /// Reports an address that nobody could use, or that a site has.

@@ -46,6 +46,10 @@ pub(crate) fn folder() -> TempDir {
         let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";
         write("htpasswd", format!("{name}ada:{hash}\n"));
         write(
+            "accounts.toml",
+            format!("[[accounts]]\nname = \"{name}ada\"\nrole = \"read\"\npassword = \"{hash}\"\n"),
+        );
+        write(
             "jwt.key",
             format!("{host}{}\n", "0123456789abcdef".repeat(4)),
         );

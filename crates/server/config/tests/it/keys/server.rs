@@ -38,6 +38,11 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "admin_listen = \"127.0.0.1:9180\"",
         "admin_listen = \"127.0.0.1:9180\"\nadmin_names = \"apus.internal\"",
     ),
+    (
+        "global.admin_accounts",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_accounts = \"accounts.toml\"",
+    ),
     ("global.metrics", "", "metrics = true"),
     ("global.metrics.sites", "", "metrics = { sites = 5 }"),
     ("global.glitches", "", "glitches = false"),

@@ -155,7 +155,7 @@ fn the_status_of_an_application_counts_its_jobs() {
     let home = Home::new();
     let jobs = Jobs::in_memory().named("letters");
     let runner = JobRunner::new(&jobs).on(async |_: Letter| Ok::<_, std::io::Error>(()));
-    let runtime = apus::tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(jobs.push(&Letter)).unwrap();
     let _running = Server::new(App::new())
         .workers(NonZeroUsize::MIN)

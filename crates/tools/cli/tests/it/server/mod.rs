@@ -3,6 +3,7 @@
 mod access;
 mod access_log;
 mod admin;
+mod admin_api;
 mod bans;
 mod bots;
 mod client_facts;

@@ -1,0 +1,126 @@
+//! `apus admin`: who may use the API at `admin_listen`, and who changed what.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apus_layers::auth::password;
+use apus_server::control::{ControlRequest, TokenDigest};
+use apus_tokens::{Hexadecimal, random_bytes};
+use serde_json::Value;
+
+use crate::CommandError;
+use crate::arguments::{AccountArguments, AdminCommand};
+use crate::ban_commands::ask;
+use crate::output::{duration, print, print_error};
+
+pub(crate) fn run(command: AdminCommand) -> Result<(), CommandError> {
+    match command {
+        AdminCommand::Login { server } => ask(&server.into(), &ControlRequest::AdminLogin, links),
+        AdminCommand::Audit { server } => ask(&server.into(), &ControlRequest::Audit, entries),
+        AdminCommand::Account(arguments) => account(&arguments),
+    }
+}
+
+/// The addresses of a log-in, a line each.
+fn links(value: &Value) -> String {
+    let urls = value.get("urls").and_then(Value::as_array);
+    let urls = urls.into_iter().flatten().filter_map(Value::as_str);
+    let code = value.get("code").and_then(Value::as_str);
+    let mut text = "Within five minutes, once:\n".to_owned();
+    for url in urls {
+        let _ = writeln!(text, "{url}#code={}", code.unwrap_or_default());
+    }
+    text
+}
+
+/// The changes, a line each, the last one first.
+fn entries(value: &Value) -> String {
+    let entries = value.get("entries").and_then(Value::as_array);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let mut out = String::new();
+    for entry in entries.into_iter().flatten() {
+        let text = |name: &str| {
+            let text = entry.get(name).and_then(Value::as_str);
+            text.unwrap_or_default().escape_debug().to_string()
+        };
+        let time = entry.get("time").and_then(Value::as_u64).unwrap_or(0);
+        let ago = duration(now.saturating_sub(time));
+        let error = text("error");
+        let outcome = if error.is_empty() {
+            String::new()
+        } else {
+            format!("  failed: {error}")
+        };
+        let arguments = entry
+            .get("arguments")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{ago} ago  {}  {} {arguments}{outcome}",
+            text("by"),
+            text("command"),
+        );
+    }
+    if out.is_empty() {
+        out.push_str("Nothing has been changed.\n");
+    }
+    out
+}
+
+/// Prints the lines of an account for the file, and its new secret on standard error.
+fn account(arguments: &AccountArguments) -> Result<(), CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::Failed(error.to_string());
+    let mut lines = format!(
+        "[[accounts]]\nname = {}\nrole = \"{}\"\n",
+        quoted(&arguments.name),
+        arguments.role.name()
+    );
+    if !arguments.site.is_empty() {
+        let sites: Vec<_> = arguments.site.iter().map(|site| quoted(site)).collect();
+        let _ = writeln!(lines, "sites = [{}]", sites.join(", "));
+    }
+    if arguments.token {
+        let bytes = random_bytes::<32>().map_err(|error| failed(&error))?;
+        let token = format!("apus_{}", Hexadecimal(&bytes));
+        let _ = writeln!(lines, "tokens = [\"{}\"]", TokenDigest::of(&token));
+        print_error(&format!("the token, which is shown only now: {token}"));
+    } else {
+        let password = if arguments.password_stdin {
+            let mut text = String::new();
+            let read = std::io::stdin().take(4096).read_to_string(&mut text);
+            read.map_err(|error| failed(&error))?;
+            let password = text.trim_end_matches(['\r', '\n']).to_owned();
+            if password.chars().count() < 8 {
+                let message = "a password needs at least eight characters";
+                return Err(CommandError::Failed(message.to_owned()));
+            }
+            password
+        } else {
+            let bytes = random_bytes::<12>().map_err(|error| failed(&error))?;
+            let password = Hexadecimal(&bytes).to_string();
+            print_error(&format!(
+                "the password, which is shown only now: {password}"
+            ));
+            password
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| failed(&error))?;
+        let hash = runtime.block_on(password::hash(None, password));
+        let hash = hash.map_err(|error| CommandError::Failed(format!("{error:?}")))?;
+        let _ = writeln!(lines, "password = \"{hash}\"");
+    }
+    apus_server::control::OperatorAccounts::parse(&lines)
+        .map_err(|mistakes| CommandError::Failed(mistakes.join("\n")))?;
+    print(lines.as_bytes());
+    Ok(())
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
