@@ -609,9 +609,9 @@ Examples:
 /// The subcommands of `apus admin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
-    /// Make a link with which you can log in once, within five minutes
+    /// Make a code with which you can log in once, within five minutes, and print how
     ///
-    /// The link has all roles, as whoever may ask the control socket can do everything anyway.
+    /// The session has all roles, as whoever may ask the control socket can do everything anyway.
     Login {
         #[command(flatten)]
         server: BanServer,
