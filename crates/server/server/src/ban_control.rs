@@ -202,7 +202,7 @@ impl BanControl {
                 (None, None) => format!("{network} is not banned; `apus ban list` shows what is"),
             });
         }
-        info!(%network, "ended a ban by the control socket");
+        info!(%network, "ended a ban");
         self.save_now("the ban is over, but it will be in force again after a restart")
             .await?;
         Ok(json!({ "network": network.to_string() }))

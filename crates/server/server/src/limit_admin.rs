@@ -74,7 +74,7 @@ pub(crate) fn reset(config: &ServerPlan, name: &str, key: Option<&str>) -> Resul
             name.escape_debug()
         )),
         _ => {
-            tracing::info!(limit = name, keys, "reset a quota by the control socket");
+            tracing::info!(limit = name, keys, "reset a quota");
             Ok(json!({ "name": name, "keys": keys }))
         }
     }

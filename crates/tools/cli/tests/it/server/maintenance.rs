@@ -50,7 +50,7 @@ fn a_command_turns_maintenance_on_and_off_over_every_protocol_a_reload_a_crash_a
 
     let (out, _) = home.expect(&["site", "maintenance", "shop", "on"], 0);
     assert_eq!(out, "shop: maintenance by command\n");
-    apus.wait_for_log("set the maintenance of a site");
+    apus.wait_for_log("\"command\":\"maintenance\"");
     let reply = apus.get("/");
     assert_eq!((reply.status, retry_after(&reply)), (503, 300));
     let url = format!("https://localhost:{}/", ports[1]);
