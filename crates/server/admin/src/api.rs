@@ -9,11 +9,8 @@ use crate::authentication::{Authentication, Caller};
 use crate::operations::{AdminOperation, OPERATIONS, OperationKind, Sent, description};
 use crate::reply::{ask, json_response, problem};
 
-/// How all paths begin.
-pub(crate) const API_PREFIX: &str = "/api/";
-
-/// The version of the API, the next part of all paths.
-const VERSION: &str = "v1";
+/// How all paths begin, with the version of the API.
+pub(crate) const API_PREFIX: &str = "/api/v1/";
 
 /// The most bytes of a body.
 const MAX_BODY: u64 = 64 * 1024;
@@ -36,21 +33,16 @@ impl Api {
     pub(crate) fn respond(&self, request: Request) -> ResponseFuture {
         let api = self.clone();
         ResponseFuture::later(async move {
-            let is_head = *request.method() == Method::HEAD;
-            let mut response = match api.answer(request).await {
+            match api.answer(request).await {
                 Ok(response) => response,
                 Err(problem) => *problem,
-            };
-            if is_head {
-                response.take_body();
             }
-            response
         })
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Box<Response>> {
         let path = request.path().strip_prefix(API_PREFIX).unwrap_or_default();
-        let path = path.strip_prefix(VERSION).unwrap_or_default().to_owned();
+        let path = format!("/{path}");
         let method = match request.method() {
             &Method::HEAD => "GET".to_owned(),
             method => method.to_string(),

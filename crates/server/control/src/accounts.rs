@@ -19,11 +19,19 @@ pub enum OperatorRole {
     Read,
     /// Change what holds until the next change: bans, nodes, maintenance, the cache.
     Operate,
-    /// Change the configuration.
+    /// Do everything that the API can, and see who changed what.
     Configure,
 }
 
 impl OperatorRole {
+    /// All roles, the one that may do least first.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Operate, Self::Configure];
+
+    /// The role with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
     /// Its name in the file.
     pub fn name(self) -> &'static str {
         match self {
@@ -243,6 +251,11 @@ mod tests {
     fn roles_grow() {
         assert!(OperatorRole::Read < OperatorRole::Operate);
         assert!(OperatorRole::Operate < OperatorRole::Configure);
+        for role in OperatorRole::ALL {
+            assert_eq!(OperatorRole::named(role.name()), Some(role));
+            assert_eq!(serde_json::to_value(role).unwrap(), role.name());
+        }
+        assert_eq!(OperatorRole::named("root"), None);
         assert!(!ControlRequest::Status.is_change());
         assert!(!ControlRequest::Audit.is_change());
         assert!(ControlRequest::Reload.is_change());

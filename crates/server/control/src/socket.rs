@@ -225,7 +225,10 @@ async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<Contr
 
 async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<ControlExchange>) {
     let is_trusted = |uid| uid == user || uid == 0;
-    if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
+    let Some(sender) = stream.peer_cred().ok().map(|peer| peer.uid()) else {
+        return;
+    };
+    if !is_trusted(sender) {
         return;
     }
     let mut line = String::new();
@@ -238,7 +241,7 @@ async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Control
     }
     match serde_json::from_str(&line) {
         Ok(request) => {
-            let by = "the control socket".to_owned();
+            let by = format!("user {sender} of this machine");
             let client = ControlClient::Stream(stream);
             let exchange = ControlExchange {
                 request,

@@ -5,7 +5,7 @@
 //! - `load`, `assemble`: a plan of the file, and services of the plan. A service of a new kind gets its handler in
 //!   `assemble`.
 //! - `run`: the control thread. It does what must not disturb workers: signals, reloads, the control socket, the
-//!   writing of logs. A **reload** reads the file, and opens everything that it names, before anything changes; then
+//!   writing of logs. `run::commands`: what the operator asks for. A **reload** reads the file, and opens everything that it names, before anything changes; then
 //!   the engine hands each worker the new plan.
 //! - `privileges`, `helper_protocol`: the helper of a server that is started as root. `privileges::owned_folder`
 //!   creates folders.

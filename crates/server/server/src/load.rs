@@ -386,7 +386,6 @@ impl PlanLoader {
         self.cache.borrow().as_ref().map(|open| open.cache.clone())
     }
 
-    /// The status of the cache; null without one.
     /// Adds the metrics of the cache, if there is one.
     pub(crate) fn add_cache_metrics(&self, samples: &mut MetricSamples) {
         if let Some(open) = self.cache.borrow().as_ref() {
@@ -395,6 +394,7 @@ impl PlanLoader {
         }
     }
 
+    /// The status of the cache; null without one.
     pub(crate) fn cache_status(&self) -> Value {
         let open = self.cache.borrow();
         open.as_ref().map_or(Value::Null, |open| {

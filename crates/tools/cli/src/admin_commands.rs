@@ -1,18 +1,18 @@
 //! `apus admin`: who may use the API at `admin_listen`, and who changed what.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_layers::auth::password;
-use apus_server::control::{ControlRequest, TokenDigest};
+use apus_server::control::{ControlRequest, OperatorAccounts, TokenDigest};
 use apus_tokens::{Hexadecimal, random_bytes};
 use serde_json::Value;
 
 use crate::CommandError;
 use crate::arguments::{AccountArguments, AdminCommand};
 use crate::ban_commands::ask;
-use crate::output::{duration, print, print_error};
+use crate::output::{duration, print};
 
 pub(crate) fn run(command: AdminCommand) -> Result<(), CommandError> {
     match command {
@@ -48,7 +48,7 @@ fn entries(value: &Value) -> String {
     for entry in entries.into_iter().flatten() {
         let text = |name: &str| {
             let text = entry.get(name).and_then(Value::as_str);
-            text.unwrap_or_default().escape_debug().to_string()
+            shown(text.unwrap_or_default())
         };
         let time = entry.get("time").and_then(Value::as_u64).unwrap_or(0);
         let ago = duration(now.saturating_sub(time));
@@ -58,15 +58,12 @@ fn entries(value: &Value) -> String {
         } else {
             format!("  failed: {error}")
         };
-        let arguments = entry
-            .get("arguments")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
         let _ = writeln!(
             out,
-            "{ago} ago  {}  {} {arguments}{outcome}",
+            "{ago} ago  {}  {} {}{outcome}",
             text("by"),
             text("command"),
+            text("arguments"),
         );
     }
     if out.is_empty() {
@@ -75,9 +72,21 @@ fn entries(value: &Value) -> String {
     out
 }
 
+/// Text without characters that a terminal would obey, also those of C1, which JSON does not escape.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        if c.is_control() {
+            let _ = write!(shown, "{}", c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Prints the lines of an account for the file, and its new secret on standard error.
 fn account(arguments: &AccountArguments) -> Result<(), CommandError> {
-    let failed = |error: &dyn std::fmt::Display| CommandError::Failed(error.to_string());
     let mut lines = format!(
         "[[accounts]]\nname = {}\nrole = \"{}\"\n",
         quoted(&arguments.name),
@@ -87,42 +96,55 @@ fn account(arguments: &AccountArguments) -> Result<(), CommandError> {
         let sites: Vec<_> = arguments.site.iter().map(|site| quoted(site)).collect();
         let _ = writeln!(lines, "sites = [{}]", sites.join(", "));
     }
-    if arguments.token {
-        let bytes = random_bytes::<32>().map_err(|error| failed(&error))?;
-        let token = format!("apus_{}", Hexadecimal(&bytes));
+    let made = if arguments.token {
+        let token = format!("apus_{}", Hexadecimal(&random::<32>()?));
         let _ = writeln!(lines, "tokens = [\"{}\"]", TokenDigest::of(&token));
-        print_error(&format!("the token, which is shown only now: {token}"));
+        Some(format!("the token, which is shown only now: {token}"))
     } else {
-        let password = if arguments.password_stdin {
-            let mut text = String::new();
-            let read = std::io::stdin().take(4096).read_to_string(&mut text);
-            read.map_err(|error| failed(&error))?;
-            let password = text.trim_end_matches(['\r', '\n']).to_owned();
-            if password.chars().count() < 8 {
-                let message = "a password needs at least eight characters";
-                return Err(CommandError::Failed(message.to_owned()));
-            }
-            password
+        let (password, made) = if arguments.password_stdin {
+            (entered_password()?, None)
         } else {
-            let bytes = random_bytes::<12>().map_err(|error| failed(&error))?;
-            let password = Hexadecimal(&bytes).to_string();
-            print_error(&format!(
-                "the password, which is shown only now: {password}"
-            ));
-            password
+            let password = Hexadecimal(&random::<12>()?).to_string();
+            let made = format!("the password, which is shown only now: {password}");
+            (password, Some(made))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let runtime = runtime.map_err(|error| failed(&error))?;
-        let hash = runtime.block_on(password::hash(None, password));
-        let hash = hash.map_err(|error| CommandError::Failed(format!("{error:?}")))?;
-        let _ = writeln!(lines, "password = \"{hash}\"");
-    }
-    apus_server::control::OperatorAccounts::parse(&lines)
+        let _ = writeln!(lines, "password = \"{}\"", hash(password)?);
+        made
+    };
+    OperatorAccounts::parse(&lines)
         .map_err(|mistakes| CommandError::Failed(mistakes.join("\n")))?;
+    // Standard output is the file.
+    if let Some(made) = made {
+        let _ = writeln!(std::io::stderr().lock(), "{made}");
+    }
     print(lines.as_bytes());
     Ok(())
+}
+
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], CommandError> {
+    random_bytes().map_err(|error| CommandError::Failed(error.to_string()))
+}
+
+/// The password on standard input.
+fn entered_password() -> Result<String, CommandError> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(4096).read_to_string(&mut text);
+    read.map_err(|error| CommandError::Failed(error.to_string()))?;
+    let password = text.trim_end_matches(['\r', '\n']).to_owned();
+    if password.chars().count() < 8 {
+        let message = "a password needs at least eight characters";
+        return Err(CommandError::Failed(message.to_owned()));
+    }
+    Ok(password)
+}
+
+fn hash(password: String) -> Result<String, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
+    let hash = runtime.block_on(password::hash(None, password));
+    hash.map_err(|error| CommandError::Failed(format!("the password cannot be hashed: {error:?}")))
 }
 
 /// A string of TOML.

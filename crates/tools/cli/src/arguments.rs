@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use apus_bench::parse_duration;
 use apus_server::ListenArgument;
+use apus_server::control::OperatorRole;
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
@@ -637,9 +639,10 @@ Examples:
 pub(crate) struct AccountArguments {
     /// The name, which the audit log shows
     pub(crate) name: String,
-    /// What it may do; each role may do what the ones before it may
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) role: AccountRole,
+    /// What it may do: see what happens; also ban, purge, drain, reload and turn maintenance on and off; also read the audit log
+    #[arg(long, default_value = "read", value_parser = PossibleValuesParser::new(OperatorRole::ALL.map(OperatorRole::name))
+        .try_map(|name| OperatorRole::named(&name).ok_or("no role")))]
+    pub(crate) role: OperatorRole,
     /// A site that it is for; may be given several times [default: all, and the server]
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Vec<String>,
@@ -649,29 +652,6 @@ pub(crate) struct AccountArguments {
     /// Read the password from standard input in place of making one
     #[arg(long)]
     pub(crate) password_stdin: bool,
-}
-
-/// What an account may do.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum AccountRole {
-    /// See what happens
-    #[default]
-    Read,
-    /// Ban, purge, drain, and turn maintenance on and off
-    Operate,
-    /// Change the configuration
-    Configure,
-}
-
-impl AccountRole {
-    /// Its name in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Operate => "operate",
-            Self::Configure => "configure",
-        }
-    }
 }
 
 /// The server, and the form of the output.

@@ -22,8 +22,8 @@
 // Only the allocator has some.
 #![deny(unsafe_code)]
 
-#[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
 mod admin_commands;
+#[cfg(all(feature = "mimalloc", not(feature = "jemalloc")))]
 mod allocator;
 mod arguments;
 mod ban_commands;

@@ -133,7 +133,8 @@ keys! {
         /// The socket over which `apus reload`, `stop` and `status` reach the server. By default it
         /// is in the runtime folder of the system or of the user.
         control_socket: FilePath,
-        /// The addresses at which the operator reads metrics (`/metrics`) and the status (`/status`) over HTTP: `"127.0.0.1:9180"`,
+        /// The addresses at which the operator reads metrics (`/metrics`) and the status (`/status`) over HTTP, and uses the API (`/api/v1/`):
+        /// `"127.0.0.1:9180"`,
         /// `"[::1]:9180"`, `"unix:/path"` or `"systemd:name"`. By default there is none.
         admin_listen: OneOrMore<ListenSpec> = OneOrMore::default(),
         /// The networks whose clients may use `admin_listen`. By default `127.0.0.0/8`, `::1` and `unix:`.

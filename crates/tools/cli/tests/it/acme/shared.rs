@@ -222,35 +222,62 @@ fn commands_change_the_certificates_of_all_machines_through_postgresql() {
     commands_change_the_certificates_of_all_machines(Postgres);
 }
 
-/// The second server orders, and the authority reaches the first one, which uses the same folder.
+/// Two servers with one folder: the second one orders, and the authority reaches the first one.
+struct OneFolder {
+    test: CertificateTest,
+    first: Apus,
+    second: Apus,
+    second_ports: (u16, u16),
+}
+
+impl OneFolder {
+    fn serve(challenge: &str) -> Self {
+        let test = CertificateTest::new(PebbleOptions::default());
+        let second_ports = (free_port(), free_port());
+        let key = format!("acme_challenge = \"{challenge}\"\n");
+        let name = format!("\"{NAME}\"");
+        test.configure(&key, &name, "");
+        let other = format!("control_socket = \"second.sock\"\nacme_check_dns = false\n{key}");
+        test.configure_as("second.toml", second_ports, &other, &name, "");
+        // The first one finds no address of the name, and so does not order.
+        let own = format!("acme_resolver = \"127.0.0.1:{}\"", test.pebble.dns_port());
+        let none = format!("acme_resolver = \"127.0.0.1:{}\"", empty_resolver());
+        let text = test.home.read("apus.toml").replace(&own, &none);
+        test.home.write("apus.toml", text);
+        let first = test.serve();
+        wait_until("the first server waits", || {
+            test.list().contains("not ordered yet")
+        });
+        let second = test.home.serve(&["second.toml"]);
+        Self {
+            test,
+            first,
+            second,
+            second_ports,
+        }
+    }
+
+    /// Whether a file with open challenges has this text; there is none before the first challenge.
+    fn challenges_are(&self, is: impl Fn(&str) -> bool) -> bool {
+        let path = self.test.home.path("acme/challenges/open.json");
+        fs::read_to_string(path).is_ok_and(|text| is(&text))
+    }
+}
+
 fn servers_with_one_folder_respond_to_the_same_challenges(challenge: &str) {
-    let test = CertificateTest::new(PebbleOptions::default());
-    let second = (free_port(), free_port());
-    let key = format!("acme_challenge = \"{challenge}\"\n");
-    let name = format!("\"{NAME}\"");
-    test.configure(&key, &name, "");
-    let other = format!("control_socket = \"second.sock\"\nacme_check_dns = false\n{key}");
-    test.configure_as("second.toml", second, &other, &name, "");
-    // The first one finds no address of the name, and so does not order.
-    let own = format!("acme_resolver = \"127.0.0.1:{}\"", test.pebble.dns_port());
-    let none = format!("acme_resolver = \"127.0.0.1:{}\"", empty_resolver());
-    let text = test.home.read("apus.toml").replace(&own, &none);
-    test.home.write("apus.toml", text);
-    let first = test.serve();
-    wait_until("the first server waits", || {
-        test.list().contains("not ordered yet")
-    });
-    let second_server = test.home.serve(&["second.toml"]);
+    let servers = OneFolder::serve(challenge);
+    let test = &servers.test;
     test.wait_until_served(NAME);
     let root = test.pebble.root();
     wait_until("the second server", || {
-        test.fetch_at(second.1, &root, NAME).status.success()
+        let output = test.fetch_at(servers.second_ports.1, &root, NAME);
+        output.status.success()
     });
-    let logs = first.log() + &second_server.log();
+    let logs = servers.first.log() + &servers.second.log();
     assert!(!logs.contains("ERROR"), "{logs}");
     assert_eq!(test.pebble.orders(), 1, "{logs}");
     wait_until("the challenge is removed", || {
-        test.home.read("acme/challenges/open.json") == "{}"
+        servers.challenges_are(|text| text == "{}")
     });
     let files =
         ["acme/challenges/open.json", "acme/challenges/lock"].map(|name| test.home.path(name));
@@ -261,7 +288,7 @@ fn servers_with_one_folder_respond_to_the_same_challenges(challenge: &str) {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{path:?}");
     }
-    drop(second_server);
+    drop(servers.second);
     wait_until("the second server has left", || {
         fs::read_dir(test.home.path("acme/machines"))
             .unwrap()
@@ -278,4 +305,27 @@ fn servers_with_one_folder_respond_to_the_same_challenges_by_http() {
 #[test]
 fn servers_with_one_folder_respond_to_the_same_challenges_by_tls() {
     servers_with_one_folder_respond_to_the_same_challenges("tls-alpn-01");
+}
+
+/// What was published is removed, also when the authority cannot be told that it may look.
+fn a_shared_challenge_is_removed_when_the_authority_cannot_be_told_of_it(challenge: &str) {
+    let servers = OneFolder::serve(challenge);
+    // The authority is told three seconds later. On a machine that is too busy for that it is told, and the challenge is removed, too.
+    wait_until("the challenge is shared", || {
+        servers.challenges_are(|text| text.len() > 2)
+    });
+    servers.test.pebble.pause();
+    wait_until("the challenge is removed", || {
+        servers.challenges_are(|text| text == "{}")
+    });
+}
+
+#[test]
+fn a_shared_challenge_is_removed_when_the_authority_cannot_be_told_of_it_by_http() {
+    a_shared_challenge_is_removed_when_the_authority_cannot_be_told_of_it("http-01");
+}
+
+#[test]
+fn a_shared_challenge_is_removed_when_the_authority_cannot_be_told_of_it_by_tls() {
+    a_shared_challenge_is_removed_when_the_authority_cannot_be_told_of_it("tls-alpn-01");
 }

@@ -229,12 +229,20 @@ fn roles_say_who_may_do_what() {
         .map(|site| &site["name"])
         .collect();
     assert_eq!(names, ["shop"]);
+    let (_, changed) = test.ask("PUT /api/v1/maintenance", &tokens[3], maintenance("shop"));
+    let names: Vec<_> = changed["sites"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|site| &site["name"])
+        .collect();
+    assert_eq!(names, ["shop"], "{changed}");
 }
 
 #[test]
 fn what_is_changed_is_in_the_audit_log_with_who_did_it() {
     let (test, tokens) = ApiTest::new(&[&["owner", "--role", "configure", "--token"]]);
-    let ban = json!({ "network": "203.0.113.9", "reason": "a\u{1b}[2Jb" });
+    let ban = json!({ "network": "203.0.113.9", "reason": "a\u{1b}[2J\u{9b}2Jb" });
     assert_eq!(test.ask("POST /api/v1/bans", &tokens[0], Some(ban)).0, 200);
     let own = json!({ "network": "127.0.0.1" });
     let (status, problem) = test.ask("POST /api/v1/bans", &tokens[0], Some(own));
@@ -251,17 +259,22 @@ fn what_is_changed_is_in_the_audit_log_with_who_did_it() {
             )
         })
         .collect();
+    let user = format!(
+        "user {} of this machine",
+        rustix::process::geteuid().as_raw()
+    );
     assert_eq!(
         said,
         [
-            ("the control socket", "ban_remove", true),
+            (&*user, "ban_remove", true),
             ("owner from 127.0.0.1", "ban_add", false),
             ("owner from 127.0.0.1", "ban_add", true),
         ]
     );
     let (listed, _) = test.home.expect(&["admin", "audit"], 0);
     assert!(listed.contains("owner from 127.0.0.1  ban_add"), "{listed}");
-    assert!(!listed.contains('\u{1b}'), "{listed:?}");
+    assert!(!listed.contains(['\u{1b}', '\u{9b}']), "{listed:?}");
+    assert!(listed.contains(&user), "{listed}");
 }
 
 #[test]

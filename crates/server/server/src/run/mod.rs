@@ -1,19 +1,20 @@
 //! The control thread of a server: starts the engine, and handles signals and the control socket.
 
+mod commands;
+
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_access::{Bans, Glitches};
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
-    BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
-    MaintenanceChange, NodeChange, PurgeScope, StartTime, add_engine_metrics, socket_path,
+    BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime,
+    socket_path,
 };
 use apus_http::ResponseMemory;
-use apus_metrics::{MetricFormat, MetricSamples};
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
 use apus_php::WorkerPool;
 use apus_php::plan::WorkerPoolPlan;
@@ -32,24 +33,19 @@ use crate::application_log::ApplicationLog;
 use crate::audit_log::AuditLog;
 use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
-use crate::cache_admin::{self, CachedHandler, PurgeError};
+use crate::cache_admin::CachedHandler;
 use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
-use crate::limit_admin;
 use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
-use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
-use crate::server_metrics;
 use crate::signals::ServerSignals;
-use crate::site_admin;
 use crate::source::ConfigSource;
 use crate::traffic_lease::TrafficLease;
-use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
 use apus_config::{Recording, ServerPlan, changes};
 
@@ -70,9 +66,6 @@ const OTHER_PORTS: usize = 10;
 
 /// How long a start or a reload waits for the addresses of new origins.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long a purge counts what it is going to remove.
-const COUNTING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -406,59 +399,11 @@ impl ControlThread {
                     let _ = self.reload().await;
                 }
                 ServerEvent::ControlRequest(mut exchange) => {
-                    let response = match exchange.request() {
-                        ControlRequest::Status => ControlResponse::Done(self.status()),
-                        ControlRequest::Metrics { format } => {
-                            let format = MetricFormat::from(*format);
-                            ControlResponse::Done(json!({ "text": format.write(self.metrics()) }))
-                        }
-                        ControlRequest::Reload => self.reload().await,
-                        ControlRequest::Upstream {
-                            group,
-                            node,
-                            change,
-                        } => self.change_node(group, node, *change),
-                        ControlRequest::CachePurge { site, what, soft } => {
-                            self.purge(site.as_deref(), what, *soft).await
-                        }
-                        ControlRequest::RenewCertificate { name } => self.renew_certificate(name),
-                        ControlRequest::Traffic { seconds, anew } => {
-                            ControlResponse::Done(self.traffic.watch(*seconds, *anew))
-                        }
-                        ControlRequest::BanList => ControlResponse::Done(self.bans.list()),
-                        ControlRequest::BanAdd {
-                            network,
-                            seconds,
-                            reason,
-                            force,
-                        } => {
-                            let time = seconds.map(Duration::from_secs);
-                            respond(self.bans.add(network, time, (reason, *force)).await)
-                        }
-                        ControlRequest::BanRemove { network } => {
-                            respond(self.bans.remove(network).await)
-                        }
-                        ControlRequest::LimitList { name } => {
-                            let config = &self.loaded.config;
-                            respond(limit_admin::list(config, name.as_deref()))
-                        }
-                        ControlRequest::LimitReset { name, key } => {
-                            respond(self.reset_quota(name, key.as_deref()).await)
-                        }
-                        ControlRequest::Sites => ControlResponse::Done(json!({
-                            "sites": site_admin::list(&self.loaded.config, self.loader.maintenance()),
-                        })),
-                        ControlRequest::Maintenance { site, change } => {
-                            self.change_maintenance(site, *change)
-                        }
-                        ControlRequest::AdminLogin => respond(self.admin.log_in()),
-                        ControlRequest::Audit => ControlResponse::Done(self.audit.list()),
-                        ControlRequest::Stop => {
-                            let done = ControlResponse::Done(Value::Null);
-                            self.audit.record(exchange.by(), exchange.request(), &done);
-                            stop_requests.push(exchange);
-                            break;
-                        }
+                    let Some(response) = self.perform(exchange.request()).await else {
+                        let done = ControlResponse::Done(Value::Null);
+                        self.audit.record(exchange.by(), exchange.request(), &done);
+                        stop_requests.push(exchange);
+                        break;
                     };
                     self.audit
                         .record(exchange.by(), exchange.request(), &response);
@@ -467,86 +412,6 @@ impl ControlThread {
             }
         }
         self.stop(stop_requests).await;
-    }
-
-    /// Gives a key of a quota, or all its keys, the whole quota again.
-    async fn reset_quota(&mut self, name: &str, key: Option<&str>) -> Result<Value, String> {
-        let reset = limit_admin::reset(&self.loaded.config, name, key)?;
-        self.quotas.save_now().await?;
-        Ok(reset)
-    }
-
-    fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
-        match upstream_admin::set_node(self.loader.upstreams(), group, node, change) {
-            Ok(group) => ControlResponse::Done(json!({ "group": group, "node": node })),
-            Err(error) => ControlResponse::Failed {
-                message: error.to_string(),
-                details: Value::Null,
-            },
-        }
-    }
-
-    fn change_maintenance(&self, site: &str, change: MaintenanceChange) -> ControlResponse {
-        let failed = |message| ControlResponse::Failed {
-            message,
-            details: Value::Null,
-        };
-        let config = &self.loaded.config;
-        if let Some(message) = site_admin::unknown(config, site) {
-            return failed(message);
-        }
-        let switches = self.loader.maintenance();
-        let stored = switches.set(site, change, &self.loader.state_folder(config));
-        match stored {
-            Ok(()) => ControlResponse::Done(json!({
-                "sites": site_admin::list(config, switches),
-            })),
-            Err(error) => failed(format!(
-                "the site is changed, but a restart will forget it: cannot write to the state folder: {error}"
-            )),
-        }
-    }
-
-    async fn purge(&self, site: Option<&str>, what: &PurgeScope, soft: bool) -> ControlResponse {
-        let failed = |message| ControlResponse::Failed {
-            message,
-            details: Value::Null,
-        };
-        let purges = cache_admin::check_url(&self.loaded.config, what)
-            .and_then(|()| cache_admin::purges(&self.loaded.cached, site, what, soft));
-        let purges = match purges {
-            Ok(purges) => purges,
-            Err(error) => return failed(error.to_string()),
-        };
-        let Some(cache) = self.loader.cache() else {
-            return failed(PurgeError::Off.to_string());
-        };
-        let counted = {
-            let (cache, purges) = (cache.clone(), purges.clone());
-            let deadline = Instant::now() + COUNTING_PATIENCE;
-            tokio::task::spawn_blocking(move || cache.count(&purges, deadline)).await
-        };
-        let count = counted.unwrap_or_default();
-        // All purges apply before the first one is waited for.
-        let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
-        info!(
-            site,
-            %what,
-            soft,
-            responses = count.objects,
-            "purged the cache"
-        );
-        for recorded in recorded {
-            if let Err(error) = recorded.durable().await {
-                return failed(format!(
-                    "purged, but the removed responses may come back after a restart: {error}"
-                ));
-            }
-        }
-        ControlResponse::Done(json!({
-            "responses": count.objects,
-            "is_complete": count.is_complete,
-        }))
     }
 
     async fn next_event(&mut self) -> ServerEvent {
@@ -623,16 +488,6 @@ impl ControlThread {
                 );
                 self.refused_credentials = Some(files);
             }
-        }
-    }
-
-    fn renew_certificate(&self, name: &str) -> ControlResponse {
-        match self.certificates.renew(name) {
-            0 => ControlResponse::Failed {
-                message: format!("no certificate that is ordered by ACME is for `{name}`"),
-                details: Value::Null,
-            },
-            count => ControlResponse::Done(json!({ "orders": count })),
         }
     }
 
@@ -819,22 +674,7 @@ impl ControlThread {
                 () = self.quotas.next() => self.quotas.handle().await,
                 mut exchange = self.control.next() => match exchange.request() {
                     ControlRequest::Stop => waiting.push(exchange),
-                    ControlRequest::Status
-                    | ControlRequest::Metrics { .. }
-                    | ControlRequest::Reload
-                    | ControlRequest::Upstream { .. }
-                    | ControlRequest::RenewCertificate { .. }
-                    | ControlRequest::Sites
-                    | ControlRequest::AdminLogin
-                    | ControlRequest::Audit
-                    | ControlRequest::Traffic { .. }
-                    | ControlRequest::BanList
-                    | ControlRequest::BanAdd { .. }
-                    | ControlRequest::BanRemove { .. }
-                    | ControlRequest::LimitList { .. }
-                    | ControlRequest::LimitReset { .. }
-                    | ControlRequest::Maintenance { .. }
-                    | ControlRequest::CachePurge { .. } => {
+                    _ => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
                         exchange.respond(ControlResponse::Failed { message, details }).await;
@@ -878,102 +718,6 @@ impl ControlThread {
                 warn!("stopped at once: the cache was not written completely");
             }
         }
-    }
-
-    /// The metrics of all parts.
-    fn metrics(&self) -> MetricSamples {
-        let config = &self.loaded.config;
-        let mut samples = server_metrics::samples();
-        if let Some(metrics) = &config.global.metrics {
-            let sites = self.loader.site_metrics();
-            sites.add_to(metrics.max_sites, &mut samples);
-        }
-        add_engine_metrics(self.started, &self.engine, &mut samples);
-        server_metrics::add_server(self.reloads, self.last_failure.is_some(), &mut samples);
-        server_metrics::add_logs(&self.log_writer.counts(), &mut samples);
-        server_metrics::add_certificates(&self.certificates.status(), &mut samples);
-        server_metrics::add_certificate_files(config, &mut samples);
-        server_metrics::add_upstreams(self.loader.upstreams(), &mut samples);
-        server_metrics::add_pools(self.loader.pools(), &mut samples);
-        server_metrics::add_rules(&self.loader.rule_counts(config), &mut samples);
-        server_metrics::add_limits(config, &mut samples);
-        let challenges = self.loader.challenge_states();
-        server_metrics::add_challenges(config, challenges, &mut samples);
-        server_metrics::add_bots(&config.global.bots.bots.counts(), &mut samples);
-        self.loader.add_cache_metrics(&mut samples);
-        self.bans.add_metrics(&mut samples);
-        self.glitches.add_metrics(&mut samples);
-        samples
-    }
-
-    fn status(&self) -> Value {
-        let access_logs: Vec<Value> = self
-            .log_writer
-            .counts()
-            .iter()
-            .map(|log| {
-                json!({
-                    "path": log.path.to_string_lossy(),
-                    "lines_written": log.written,
-                    "lines_lost": log.lost,
-                })
-            })
-            .collect();
-        let source = self.loader.source().path().to_string_lossy();
-        let own = [
-            ("reloads", self.reloads.into()),
-            ("last_reload_failure", self.last_failure.clone().into()),
-            ("admin_listening", self.admin.listening().into()),
-            ("access_logs", access_logs.into()),
-            ("php", pool_status::status(self.loader.pools())),
-            ("upstreams", upstream_admin::status(self.loader.upstreams())),
-            ("limits", limit_admin::status(&self.loaded.config)),
-            ("cache", self.loader.cache_status()),
-            ("certificates", json!(self.certificates.status())),
-            ("rules", self.loader.rules_status(&self.loaded.config)),
-            (
-                "challenges",
-                self.loader.challenges_status(&self.loaded.config),
-            ),
-            ("bots", bots(&self.loaded.config)),
-            ("counts_traffic", self.traffic.is_counting().into()),
-            ("bans", self.bans.status()),
-            ("glitches", self.glitches.status()),
-            ("quotas_fault", self.quotas.fault().into()),
-            (
-                "maintenance",
-                site_admin::in_maintenance(&self.loaded.config, self.loader.maintenance()),
-            ),
-        ];
-        apus_control::status(&source, self.started, &self.engine, own)
-    }
-}
-
-/// What was found out about requests that say they are from bots.
-fn bots(config: &ServerPlan) -> Value {
-    let counts = config.global.bots.bots.counts();
-    let counts = counts.iter().map(|bot| {
-        let fetched = bot.fetched;
-        json!({
-            "name": &*bot.name,
-            "verified": bot.verified,
-            "false": bot.refuted,
-            "unproven": bot.unproven,
-            "fetches": fetched.map(|counts| counts.fetches),
-            "fetch_failures": fetched.map(|counts| counts.failures),
-        })
-    });
-    counts.collect()
-}
-
-/// The response to a command that failed in words for the operator, or has details.
-fn respond(result: Result<Value, String>) -> ControlResponse {
-    match result {
-        Ok(details) => ControlResponse::Done(details),
-        Err(message) => ControlResponse::Failed {
-            message,
-            details: Value::Null,
-        },
     }
 }
 

@@ -1,0 +1,243 @@
+//! What the operator asks of the running server, by a command or by the API.
+
+use std::time::{Duration, Instant};
+
+use apus_config::ServerPlan;
+use apus_control::{
+    ControlRequest, ControlResponse, MaintenanceChange, NodeChange, PurgeScope, add_engine_metrics,
+};
+use apus_metrics::{MetricFormat, MetricSamples};
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::ControlThread;
+use crate::cache_admin::{self, PurgeError};
+use crate::limit_admin;
+use crate::pool_status;
+use crate::server_metrics;
+use crate::site_admin;
+use crate::upstream_admin;
+
+/// How long a purge counts what it is going to remove.
+const COUNTING_PATIENCE: Duration = Duration::from_secs(2);
+
+impl ControlThread {
+    /// Does what is asked; `None`: to stop, which comes after the responses to others.
+    pub(super) async fn perform(&mut self, request: &ControlRequest) -> Option<ControlResponse> {
+        Some(match request {
+            ControlRequest::Status => ControlResponse::Done(self.status()),
+            ControlRequest::Metrics { format } => {
+                let format = MetricFormat::from(*format);
+                ControlResponse::Done(json!({ "text": format.write(self.metrics()) }))
+            }
+            ControlRequest::Reload => self.reload().await,
+            ControlRequest::Upstream {
+                group,
+                node,
+                change,
+            } => respond(self.change_node(group, node, *change)),
+            ControlRequest::CachePurge { site, what, soft } => {
+                respond(self.purge(site.as_deref(), what, *soft).await)
+            }
+            ControlRequest::RenewCertificate { name } => respond(self.renew_certificate(name)),
+            ControlRequest::Traffic { seconds, anew } => {
+                ControlResponse::Done(self.traffic.watch(*seconds, *anew))
+            }
+            ControlRequest::BanList => ControlResponse::Done(self.bans.list()),
+            ControlRequest::BanAdd {
+                network,
+                seconds,
+                reason,
+                force,
+            } => {
+                let time = seconds.map(Duration::from_secs);
+                respond(self.bans.add(network, time, (reason, *force)).await)
+            }
+            ControlRequest::BanRemove { network } => respond(self.bans.remove(network).await),
+            ControlRequest::LimitList { name } => {
+                let config = &self.loaded.config;
+                respond(limit_admin::list(config, name.as_deref()))
+            }
+            ControlRequest::LimitReset { name, key } => {
+                respond(self.reset_quota(name, key.as_deref()).await)
+            }
+            ControlRequest::Sites => ControlResponse::Done(json!({
+                "sites": site_admin::list(&self.loaded.config, self.loader.maintenance()),
+            })),
+            ControlRequest::Maintenance { site, change } => {
+                respond(self.change_maintenance(site, *change))
+            }
+            ControlRequest::AdminLogin => respond(self.admin.log_in()),
+            ControlRequest::Audit => ControlResponse::Done(self.audit.list()),
+            ControlRequest::Stop => return None,
+        })
+    }
+
+    /// Gives a key of a quota, or all its keys, the whole quota again.
+    async fn reset_quota(&mut self, name: &str, key: Option<&str>) -> Result<Value, String> {
+        let reset = limit_admin::reset(&self.loaded.config, name, key)?;
+        self.quotas.save_now().await?;
+        Ok(reset)
+    }
+
+    fn change_node(&self, group: &str, node: &str, change: NodeChange) -> Result<Value, String> {
+        let group = upstream_admin::set_node(self.loader.upstreams(), group, node, change)
+            .map_err(|error| error.to_string())?;
+        Ok(json!({ "group": group, "node": node }))
+    }
+
+    fn change_maintenance(&self, site: &str, change: MaintenanceChange) -> Result<Value, String> {
+        let config = &self.loaded.config;
+        if let Some(message) = site_admin::unknown(config, site) {
+            return Err(message);
+        }
+        let switches = self.loader.maintenance();
+        let stored = switches.set(site, change, &self.loader.state_folder(config));
+        stored.map_err(|error| {
+            format!("the site is changed, but a restart will forget it: cannot write to the state folder: {error}")
+        })?;
+        Ok(json!({ "sites": site_admin::list(config, switches) }))
+    }
+
+    async fn purge(
+        &self,
+        site: Option<&str>,
+        what: &PurgeScope,
+        soft: bool,
+    ) -> Result<Value, String> {
+        let purges = cache_admin::check_url(&self.loaded.config, what)
+            .and_then(|()| cache_admin::purges(&self.loaded.cached, site, what, soft))
+            .map_err(|error| error.to_string())?;
+        let cache = self.loader.cache();
+        let cache = cache.ok_or_else(|| PurgeError::Off.to_string())?;
+        let counted = {
+            let (cache, purges) = (cache.clone(), purges.clone());
+            let deadline = Instant::now() + COUNTING_PATIENCE;
+            tokio::task::spawn_blocking(move || cache.count(&purges, deadline)).await
+        };
+        let count = counted.unwrap_or_default();
+        // All purges apply before the first one is waited for.
+        let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
+        info!(
+            site,
+            %what,
+            soft,
+            responses = count.objects,
+            "purged the cache"
+        );
+        for recorded in recorded {
+            recorded.durable().await.map_err(|error| {
+                format!("purged, but the removed responses may come back after a restart: {error}")
+            })?;
+        }
+        Ok(json!({
+            "responses": count.objects,
+            "is_complete": count.is_complete,
+        }))
+    }
+
+    fn renew_certificate(&self, name: &str) -> Result<Value, String> {
+        match self.certificates.renew(name) {
+            0 => Err(format!(
+                "no certificate that is ordered by ACME is for `{name}`"
+            )),
+            count => Ok(json!({ "orders": count })),
+        }
+    }
+
+    /// The metrics of all parts.
+    fn metrics(&self) -> MetricSamples {
+        let config = &self.loaded.config;
+        let mut samples = server_metrics::samples();
+        if let Some(metrics) = &config.global.metrics {
+            let sites = self.loader.site_metrics();
+            sites.add_to(metrics.max_sites, &mut samples);
+        }
+        add_engine_metrics(self.started, &self.engine, &mut samples);
+        server_metrics::add_server(self.reloads, self.last_failure.is_some(), &mut samples);
+        server_metrics::add_logs(&self.log_writer.counts(), &mut samples);
+        server_metrics::add_certificates(&self.certificates.status(), &mut samples);
+        server_metrics::add_certificate_files(config, &mut samples);
+        server_metrics::add_upstreams(self.loader.upstreams(), &mut samples);
+        server_metrics::add_pools(self.loader.pools(), &mut samples);
+        server_metrics::add_rules(&self.loader.rule_counts(config), &mut samples);
+        server_metrics::add_limits(config, &mut samples);
+        let challenges = self.loader.challenge_states();
+        server_metrics::add_challenges(config, challenges, &mut samples);
+        server_metrics::add_bots(&config.global.bots.bots.counts(), &mut samples);
+        self.loader.add_cache_metrics(&mut samples);
+        self.bans.add_metrics(&mut samples);
+        self.glitches.add_metrics(&mut samples);
+        samples
+    }
+
+    fn status(&self) -> Value {
+        let access_logs: Vec<Value> = self
+            .log_writer
+            .counts()
+            .iter()
+            .map(|log| {
+                json!({
+                    "path": log.path.to_string_lossy(),
+                    "lines_written": log.written,
+                    "lines_lost": log.lost,
+                })
+            })
+            .collect();
+        let source = self.loader.source().path().to_string_lossy();
+        let own = [
+            ("reloads", self.reloads.into()),
+            ("last_reload_failure", self.last_failure.clone().into()),
+            ("admin_listening", self.admin.listening().into()),
+            ("access_logs", access_logs.into()),
+            ("php", pool_status::status(self.loader.pools())),
+            ("upstreams", upstream_admin::status(self.loader.upstreams())),
+            ("limits", limit_admin::status(&self.loaded.config)),
+            ("cache", self.loader.cache_status()),
+            ("certificates", json!(self.certificates.status())),
+            ("rules", self.loader.rules_status(&self.loaded.config)),
+            (
+                "challenges",
+                self.loader.challenges_status(&self.loaded.config),
+            ),
+            ("bots", bots(&self.loaded.config)),
+            ("counts_traffic", self.traffic.is_counting().into()),
+            ("bans", self.bans.status()),
+            ("glitches", self.glitches.status()),
+            ("quotas_fault", self.quotas.fault().into()),
+            (
+                "maintenance",
+                site_admin::in_maintenance(&self.loaded.config, self.loader.maintenance()),
+            ),
+        ];
+        apus_control::status(&source, self.started, &self.engine, own)
+    }
+}
+
+/// What was found out about requests that say they are from bots.
+fn bots(config: &ServerPlan) -> Value {
+    let counts = config.global.bots.bots.counts();
+    let counts = counts.iter().map(|bot| {
+        let fetched = bot.fetched;
+        json!({
+            "name": &*bot.name,
+            "verified": bot.verified,
+            "false": bot.refuted,
+            "unproven": bot.unproven,
+            "fetches": fetched.map(|counts| counts.fetches),
+            "fetch_failures": fetched.map(|counts| counts.failures),
+        })
+    });
+    counts.collect()
+}
+
+/// The response to a command that failed in words for the operator, or has details.
+fn respond(result: Result<Value, String>) -> ControlResponse {
+    match result {
+        Ok(details) => ControlResponse::Done(details),
+        Err(message) => ControlResponse::Failed {
+            message,
+            details: Value::Null,
+        },
+    }
+}
