@@ -114,7 +114,10 @@ impl CertificateTest {
 
 #[test]
 fn a_site_without_a_certificate_gets_one_and_keeps_it_over_a_restart() {
-    let test = CertificateTest::new(PebbleOptions::default());
+    let test = CertificateTest::new(PebbleOptions {
+        accepts_nonces: true,
+        ..PebbleOptions::default()
+    });
     // Without this, pebble takes a profile at random.
     let relay = test.pebble.relay();
     test.configure(

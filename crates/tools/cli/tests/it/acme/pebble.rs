@@ -34,6 +34,8 @@ pub(crate) struct PebbleOptions {
     pub(crate) external_account: bool,
     /// It waits a moment before it verifies names.
     pub(crate) hesitates: bool,
+    /// It refuses no nonce, so that no attempt is repeated, for tests that count.
+    pub(crate) accepts_nonces: bool,
     /// It refuses [`BLOCKED`].
     pub(crate) blocks: bool,
     /// Roots beside the first one, for alternative chains.
@@ -153,12 +155,17 @@ impl Pebble {
 
     /// Starts the authority, with a new log.
     pub(crate) fn resume(&self) {
+        let nonces_refused = if self.options.accepts_nonces {
+            "0"
+        } else {
+            "20"
+        };
         let mut pebble = tool("pebble");
         pebble
             .args(["-config", "pebble.json", "-strict"])
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns_port())])
             // Some nonces are refused at random: clients have to try again.
-            .env("PEBBLE_WFE_NONCEREJECT", "20")
+            .env("PEBBLE_WFE_NONCEREJECT", nonces_refused)
             .env(
                 "PEBBLE_ALTERNATE_ROOTS",
                 self.options.alternate_roots.to_string(),
