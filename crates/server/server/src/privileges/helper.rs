@@ -226,12 +226,17 @@ impl<'a> Helper<'a> {
             }
         }
         self.key_logs.extend(config.global.tls_key_log);
+        let mut addresses = config
+            .global
+            .admin
+            .map_or_else(Vec::new, |admin| admin.addresses);
         for site in config.sites {
             self.logs.extend(site.access_log.map(|log| log.path));
-            for listener in site.listeners {
-                if !self.listeners.contains(&listener.address) {
-                    self.listeners.push(listener.address);
-                }
+            addresses.extend(site.listeners.into_iter().map(|listener| listener.address));
+        }
+        for address in addresses {
+            if !self.listeners.contains(&address) {
+                self.listeners.push(address);
             }
         }
     }

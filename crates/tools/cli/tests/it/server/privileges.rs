@@ -5,12 +5,14 @@ use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
 
+use apus_server::control::TokenDigest;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::clients::{Curl, certificate};
-use crate::harness::{Apus, Home, free_port, get, is_root, unprivileged, wait_until};
+use crate::harness::{Apus, Home, free_port, get, get_unix, is_root, unprivileged, wait_until};
 
 /// A folder that only root can enter.
 fn root_only_folder() -> TempDir {
@@ -19,10 +21,14 @@ fn root_only_folder() -> TempDir {
     folder
 }
 
-/// A free port that only root can listen on.
+/// A free port that only root can listen on. Each caller has its own, as tests run side by side.
 fn low_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(700);
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (700..1000).find(free).unwrap()
+    let mut ports = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    let port = ports.find(free).unwrap();
+    assert!(port < 1024);
+    port
 }
 
 /// The text of `/proc/PID/task/*/status` of each thread of a process.
@@ -144,6 +150,62 @@ fn the_helper_exits_with_its_server_after_sigkill_and_sigterm() {
     assert_eq!(fs::read_dir(closed.path()).unwrap().count(), 0);
 }
 
+/// What root alone may do is done for the address of the operator, as for those of sites: a privileged port, a socket in a folder of
+/// root, and a file of accounts that is root's, also when it changes.
+#[test]
+fn the_operator_has_a_privileged_port_a_socket_and_accounts_of_root() {
+    if !is_root() {
+        return;
+    }
+    let home = Home::new();
+    let folder = root_only_folder();
+    // The server's user has to reach the socket that it is given.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (low, path) = (low_port(), folder.path().join("admin.sock"));
+    let account = |token: &str| {
+        let file = home.write(
+            "accounts.toml",
+            format!(
+                "[[accounts]]\nname = \"ana\"\nrole = \"read\"\ntokens = [\"{}\"]\n",
+                TokenDigest::of(token)
+            ),
+        );
+        fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+    };
+    account("first");
+    home.write(
+        "apus.toml",
+        format!(
+            "[global]\nadmin_listen = [\"127.0.0.1:{low}\", \"unix:{}\"]\nadmin_accounts = \"accounts.toml\"\n\
+             [[sites]]\nlisten = \"127.0.0.1:0\"\nroot = \"site\"\n",
+            path.display()
+        ),
+    );
+    let apus = home.serve(&[]);
+    let is_known = |token: &str| {
+        let status = Curl::new()
+            .args(&["-H", &format!("Authorization: Bearer {token}")])
+            .get(&format!("http://127.0.0.1:{low}/api/v1/session"))
+            .status;
+        assert!(matches!(status, 200 | 401), "{status}");
+        status == 200
+    };
+    assert!(is_known("first") && !is_known("second"));
+    let socket = fs::metadata(&path).unwrap();
+    assert_eq!(
+        (socket.uid(), socket.mode() & 0o777),
+        (unprivileged().0, 0o600)
+    );
+    assert_eq!(get_unix(&path, "/metrics").status, 200);
+    account("second");
+    wait_until("the new account", || {
+        is_known("second") && !is_known("first")
+    });
+    home.expect(&["reload"], 0);
+    assert!(is_known("second"));
+    assert_unprivileged(apus.pid());
+}
+
 #[test]
 fn a_reload_reads_a_new_key_of_root_and_listens_on_a_privileged_port() {
     if !is_root() {
@@ -162,7 +224,7 @@ fn a_reload_reads_a_new_key_of_root_and_listens_on_a_privileged_port() {
     );
     home.write("apus.toml", &site);
     let apus = home.serve(&[]);
-    let (plain, tls) = (low_port(), low_port() + 1);
+    let (plain, tls) = (low_port(), low_port());
     let more = format!(
         "[[sites]]\nserver_name = \"localhost\"\nlisten = [\"127.0.0.1:{plain}\"]\n\
          listen_tls = [\"127.0.0.1:{tls}\"]\nroot = \"site\"\n\
