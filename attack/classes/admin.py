@@ -87,8 +87,10 @@ def tokens(target):
     forged = ("", "Authorization: Bearer\r\n", "Authorization: Bearer apus_" + "0" * 64 + "\r\n", "Authorization: Bearer apus_session_" + "0" * 64 + "\r\n",
               "Authorization: Basic b3BlcmF0b3I6\r\n", "Authorization: Bearer null\r\nAuthorization: Bearer undefined\r\n", "Cookie: token=apus_0\r\n",
               "X-Forwarded-User: operator\r\n", "X-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\n")
-    cases = [("GET", path, fields) for path in ("status", "sites", "bans", "audit", "session", "../../api/v1/status") for fields in forged]
-    cases += [(method, path, fields) for method, path in (("POST", "reload"), ("POST", "bans"), ("DELETE", "bans?network=10.0.0.1"), ("PUT", "maintenance"))
+    cases = [("GET", path, fields) for path in ("status", "sites", "bans", "audit", "session", "config", "config/versions", "config/version?id=1", "../../api/v1/status")
+             for fields in forged]
+    cases += [(method, path, fields) for method, path in (("POST", "reload"), ("POST", "bans"), ("DELETE", "bans?network=10.0.0.1"), ("PUT", "maintenance"),
+                                                         ("PUT", "config"), ("PATCH", "config"), ("POST", "config/restore"), ("POST", "config/check"))
               for fields in forged]
 
     def judge(case):

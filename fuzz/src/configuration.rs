@@ -42,3 +42,21 @@ pub fn configuration(data: &[u8]) {
         assert_eq!(finding["text"].as_str(), Some(found.trim_end_matches('\r')));
     }
 }
+
+/// A text of a configuration is the same after its secrets were hidden and put back, and no placeholder stands for a secret elsewhere.
+pub fn hidden_secrets(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let secrets = config::HiddenSecrets::new([7; 32]);
+    let shown = secrets.hide(text);
+    match secrets.restore(&shown, [text]) {
+        Ok(restored) => assert_eq!(restored, text),
+        // Whoever sent the text wrote a placeholder.
+        Err(_) => assert!(text.contains("hidden-"), "{shown}"),
+    }
+    // What stands for nothing that is known stays, or is refused.
+    if let Ok(restored) = secrets.restore(&shown, [""]) {
+        assert_eq!(restored, shown);
+    }
+}

@@ -38,7 +38,7 @@ pub use cache::{cache_fields, cache_record};
 pub use client_hello::client_hello;
 pub use clients::forwarded;
 pub use conditions::conditions;
-pub use configuration::configuration;
+pub use configuration::{configuration, hidden_secrets};
 pub use fastcgi::{cgi_head, fastcgi_client};
 pub use fields::{accept_encoding, range};
 pub use forms::{cookies, multipart, query};
@@ -88,6 +88,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http3_connection", http3_connection),
     ("http3_frames", http3_frames),
     ("geo_database", geo_database),
+    ("hidden_secrets", hidden_secrets),
     ("hpack", hpack),
     ("htpasswd", htpasswd),
     ("jwks", jwks),

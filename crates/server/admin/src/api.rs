@@ -6,14 +6,11 @@ use apus_http::{HeaderValue, Method, Request, Response, ResponseFuture, StatusCo
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{Authentication, Caller};
-use crate::operations::{AdminOperation, OPERATIONS, OperationKind, Sent, description};
+use crate::operations::{AdminOperation, MAX_BODY, OPERATIONS, OperationKind, Sent, description};
 use crate::reply::{ask, json_response, problem};
 
 /// How all paths begin, with the version of the API.
 pub(crate) const API_PREFIX: &str = "/api/v1/";
-
-/// The most bytes of a body.
-const MAX_BODY: u64 = 64 * 1024;
 
 /// Responds to requests whose paths begin with [`API_PREFIX`].
 #[derive(Clone, Debug)]
@@ -51,7 +48,7 @@ impl Api {
             ("GET", "/openapi.json") => return Ok(json_response(&description())),
             ("POST", "/session") => {
                 let head = request.without_body();
-                let body = body(request).await?;
+                let body = body(request, MAX_BODY).await?;
                 return Ok(self.authentication.log_in(&head, &body).await);
             }
             _ => {}
@@ -102,7 +99,7 @@ impl Api {
         let sent = if matches!(operation.method, "GET" | "DELETE") {
             query(&request)
         } else {
-            Sent::Body(body(request).await?)
+            Sent::Body(body(request, operation.max_body()).await?)
         };
         let unprocessable =
             |detail: String| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, &detail));
@@ -146,17 +143,19 @@ fn query(request: &Request) -> Sent {
 }
 
 /// The JSON of a body; null if there is none.
-async fn body(request: Request) -> Result<Value, Box<Response>> {
+async fn body(request: Request, max_bytes: u64) -> Result<Value, Box<Response>> {
     if !request.has_body() {
         return Ok(Value::Null);
     }
-    let bytes = match json_body(request, MAX_BODY).await {
+    let bytes = match json_body(request, max_bytes).await {
         Ok(bytes) => bytes,
         Err(rejection) => {
             let status = apus_handler::Error::from(rejection).status_code();
             let detail = match status {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE => "the content type must be application/json",
-                StatusCode::PAYLOAD_TOO_LARGE => "the body is longer than 64 KB",
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    &format!("the body is longer than {} KB", max_bytes / 1024)
+                }
                 _ => "the body was not received whole",
             };
             return Err(Box::new(problem(status, detail)));

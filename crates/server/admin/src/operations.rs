@@ -42,6 +42,7 @@ pub(crate) enum FieldKind {
     NodeState,
     MaintenanceState,
     Scope,
+    KeyChanges,
 }
 
 const fn field(
@@ -60,9 +61,36 @@ const fn field(
 
 const NO_FIELDS: &[ApiField] = &[];
 
-use FieldKind::{Boolean, Integer, MaintenanceState, NodeState, Scope, Site, Text};
+use FieldKind::{Boolean, Integer, KeyChanges, MaintenanceState, NodeState, Scope, Site, Text};
 use OperationKind::{Command, Part};
 use OperatorRole::{Configure, Operate, Read};
+
+/// Which version a change of the configuration is for.
+const VERSION: ApiField = field(
+    "version",
+    Integer,
+    None,
+    "The version that the change was made for, as `GET /config` says; 409 if another one is in force.",
+);
+const TRY_SECONDS: ApiField = field(
+    "try_seconds",
+    Integer,
+    Some("60"),
+    "How long it is tried, up to 3600; 0: it is kept at once.",
+);
+const KEEP: ApiField = field(
+    "keep",
+    Boolean,
+    Some("false"),
+    "Whether it is kept after that time also if nobody confirms it.",
+);
+const WRITE: ApiField = field(
+    "write",
+    Boolean,
+    Some("false"),
+    "Whether it is written to the file when it is kept.",
+);
+const NOTE: ApiField = field("note", Text, Some("null"), "Why, for the list of versions.");
 
 /// All operations, beside those of sessions.
 #[rustfmt::skip]
@@ -114,7 +142,36 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
     ], kind: Command("maintenance") },
     AdminOperation { method: "POST", path: "/reload", role: Operate, summary: "Loads the configuration again.", fields: NO_FIELDS, kind: Command("reload") },
     AdminOperation { method: "GET", path: "/audit", role: Configure, summary: "What was changed, by whom.", fields: NO_FIELDS, kind: Command("audit") },
+    AdminOperation { method: "GET", path: "/config", role: Configure, summary: "The configuration in force, with its secrets hidden.", fields: NO_FIELDS, kind: Command("config") },
+    AdminOperation { method: "PUT", path: "/config", role: Configure, summary: "Tries another text of the configuration file.", fields: &[
+        field("text", Text, None, "The text. Secrets that `GET /config` hides may stay hidden."),
+        VERSION, TRY_SECONDS, KEEP, WRITE, NOTE,
+    ], kind: Command("config_change") },
+    AdminOperation { method: "PATCH", path: "/config", role: Configure, summary: "Tries other values of single keys of the configuration file.", fields: &[
+        field("keys", KeyChanges, None, "The keys and their values."),
+        VERSION, TRY_SECONDS, KEEP, WRITE, NOTE,
+    ], kind: Command("config_change") },
+    AdminOperation { method: "POST", path: "/config/check", role: Configure, summary: "Finds the mistakes of a text of the configuration file, and what it would change.", fields: &[
+        field("text", Text, None, "The text."),
+    ], kind: Command("config_check") },
+    AdminOperation { method: "GET", path: "/config/trial", role: Configure, summary: "The change that is tried, or what became of the last one.", fields: NO_FIELDS, kind: Command("config_trial") },
+    AdminOperation { method: "POST", path: "/config/confirm", role: Configure, summary: "Keeps the change that is tried.", fields: NO_FIELDS, kind: Command("config_confirm") },
+    AdminOperation { method: "POST", path: "/config/rollback", role: Configure, summary: "Ends the change that is tried: the version before is in force again.", fields: NO_FIELDS, kind: Command("config_rollback") },
+    AdminOperation { method: "GET", path: "/config/versions", role: Configure, summary: "The versions of the configuration.", fields: NO_FIELDS, kind: Command("config_versions") },
+    AdminOperation { method: "GET", path: "/config/version", role: Configure, summary: "A version, with its secrets hidden, and what it changed.", fields: &[
+        field("id", Integer, None, "Its number."),
+    ], kind: Command("config_version") },
+    AdminOperation { method: "POST", path: "/config/restore", role: Configure, summary: "Tries a version that was in force before.", fields: &[
+        field("id", Integer, None, "Its number."),
+        VERSION, TRY_SECONDS, KEEP, WRITE, NOTE,
+    ], kind: Command("config_change") },
 ];
+
+/// The most bytes of a body.
+pub(crate) const MAX_BODY: u64 = 64 * 1024;
+
+/// The most bytes of a text of the configuration, in JSON.
+const MAX_CONFIG_BODY: u64 = 6 * 1024 * 1024;
 
 /// What was sent.
 pub(crate) enum Sent {
@@ -124,6 +181,15 @@ pub(crate) enum Sent {
 }
 
 impl AdminOperation {
+    /// The most bytes of its body.
+    pub(crate) fn max_body(&self) -> u64 {
+        if self.fields.iter().any(|field| field.name == "text") {
+            MAX_CONFIG_BODY
+        } else {
+            MAX_BODY
+        }
+    }
+
     /// The fields of a request to the control thread.
     pub(crate) fn arguments(&self, sent: Sent) -> Result<Map<String, Value>, String> {
         let mut given = match sent {
@@ -198,6 +264,14 @@ impl AdminOperation {
                 };
                 arguments.insert("change".to_owned(), change);
             }
+            "config_change" => {
+                let edits = [("text", "text"), ("keys", "keys"), ("id", "version")];
+                let edit = edits.into_iter().find_map(|(field, edit)| {
+                    let value = arguments.remove(field)?;
+                    Some(json!({ edit: value }))
+                });
+                arguments.insert("edit".to_owned(), edit.unwrap_or_default());
+            }
             _ => {}
         }
         arguments.insert("command".to_owned(), command.into());
@@ -214,6 +288,13 @@ impl FieldKind {
             Boolean => value.is_boolean(),
             NodeState => is_one_of(&["up", "drain", "down"]),
             MaintenanceState => is_one_of(&["on", "off", "configured"]),
+            KeyChanges => value.as_array().is_some_and(|changes| {
+                let mut changes = changes.iter();
+                changes.all(|change| {
+                    let key = change.get("key").and_then(Value::as_array);
+                    key.is_some_and(|key| key.iter().all(Value::is_string))
+                })
+            }),
             Scope => {
                 let one = value.as_object().filter(|fields| fields.len() == 1);
                 let (name, scope) = match one.and_then(|fields| fields.iter().next()) {
@@ -233,6 +314,7 @@ impl FieldKind {
             Boolean => "true or false",
             NodeState => "`up`, `drain` or `down`",
             MaintenanceState => "`on`, `off` or `configured`",
+            KeyChanges => "a list of objects with `key`, a list of names, and `value`",
             Scope => "`\"all\"` or an object with one of `url`, `prefix` and `tag`",
         }
     }
@@ -244,6 +326,14 @@ impl FieldKind {
             Boolean => json!({ "type": "boolean" }),
             NodeState => json!({ "type": "string", "enum": ["up", "drain", "down"] }),
             MaintenanceState => json!({ "type": "string", "enum": ["on", "off", "configured"] }),
+            KeyChanges => {
+                let text = json!({ "type": "string" });
+                let properties = json!({
+                    "key": { "type": "array", "items": text, "description": "The names of the tables and of the key; a table of an array by its `name` or its number, from 0." },
+                    "value": { "description": "The value; null removes the key." },
+                });
+                json!({ "type": "array", "items": { "type": "object", "properties": properties, "required": ["key", "value"], "additionalProperties": false } })
+            }
             Scope => {
                 let one = |name: &str| json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name], "additionalProperties": false });
                 json!({ "oneOf": [{ "const": "all" }, one("url"), one("prefix"), one("tag")] })
@@ -381,12 +471,13 @@ mod tests {
                 NodeState => json!("drain"),
                 MaintenanceState => json!("on"),
                 Scope => json!({ "tag": "news" }),
+                KeyChanges => json!([{ "key": ["global", "workers"], "value": 2 }]),
             };
             let body = fields.map(|field| (field.name.to_owned(), example(field.kind)));
             let body = Value::Object(body.collect());
             let request = request(operation.method, operation.path, body).unwrap();
             assert_eq!(request.role(), Some(operation.role), "{}", operation.path);
-            let changes = operation.method != "GET";
+            let changes = operation.method != "GET" && operation.path != "/config/check";
             assert_eq!(request.is_change(), changes, "{}", operation.path);
         }
     }

@@ -13,14 +13,17 @@ pub(crate) async fn ask(
     match queue.send(request, by).await {
         Some(ControlResponse::Done(answer)) => Ok(answer),
         Some(ControlResponse::Failed { message, details }) => {
-            let mut problem = problem_value(StatusCode::UNPROCESSABLE_ENTITY, &message);
+            // Somebody else was faster.
+            let status = if details.get("conflict").is_some() {
+                StatusCode::CONFLICT
+            } else {
+                StatusCode::UNPROCESSABLE_ENTITY
+            };
+            let mut problem = problem_value(status, &message);
             if let (Some(fields), false) = (problem.as_object_mut(), details.is_null()) {
                 fields.insert("details".to_owned(), details);
             }
-            Err(Box::new(problem_response(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &problem,
-            )))
+            Err(Box::new(problem_response(status, &problem)))
         }
         None => Err(Box::new(problem(
             StatusCode::SERVICE_UNAVAILABLE,

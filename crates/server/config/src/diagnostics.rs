@@ -138,6 +138,11 @@ impl Diagnostics {
         self.findings.is_empty()
     }
 
+    /// The names and the texts of the files of the configuration, the first one first.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sources.texts()
+    }
+
     fn count(&self, severity: Severity) -> usize {
         self.findings
             .iter()

@@ -48,6 +48,15 @@ impl Recording {
         }
     }
 
+    /// The same files with other texts of configuration files.
+    #[must_use]
+    pub fn with_texts(mut self, texts: impl IntoIterator<Item = (PathBuf, String)>) -> Self {
+        let texts = texts.into_iter();
+        self.contents
+            .extend(texts.map(|(path, text)| (path, Ok(text.into_bytes()))));
+        self
+    }
+
     /// Adds the names of the certificates and other credentials of another configuration.
     pub fn add_credentials_of(&mut self, other: &Self) {
         self.credentials.extend(other.credentials.iter().cloned());

@@ -14,7 +14,7 @@
 //!
 //! - `include`, `environment`, `files`, `source`: the texts that a configuration is made of. `geo_files`: databases of places.
 //! - `equivalents`, `value_advice`: what to write for names and forms of nginx, Caddy and Apache. `plan_changes`: what
-//!   a reload changes.
+//!   a reload changes. `hidden_secrets`: what is hidden where a text is shown.
 //!
 //! A new key is a field in `raw`, its meaning in `resolve`, and then what it configures.
 //!
@@ -40,6 +40,7 @@ mod equivalents;
 mod fetched_key_sets;
 mod files;
 mod geo_files;
+mod hidden_secrets;
 mod include;
 mod keys;
 mod listener_spans;
@@ -69,6 +70,7 @@ pub use diagnostics::{Diagnostics, Severity};
 pub use equivalents::equivalents;
 pub use fetched_key_sets::FetchedKeySets;
 pub use files::{ConfigFiles, Recording};
+pub use hidden_secrets::HiddenSecrets;
 pub use listener_spans::ListenerSpans;
 pub use origin_handle::OriginHandle;
 pub use plan::{

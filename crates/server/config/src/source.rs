@@ -76,6 +76,12 @@ impl SourceFiles {
         self.files.get(span.file)
     }
 
+    /// The names and texts of the files.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let files = self.files.iter();
+        files.map(|source| (&*source.name, &*source.text))
+    }
+
     /// The folders of the files.
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|source| &*source.folder)

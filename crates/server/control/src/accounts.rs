@@ -60,7 +60,15 @@ impl ControlRequest {
             | Self::BanRemove { .. }
             | Self::LimitReset { .. }
             | Self::CachePurge { .. } => Some(OperatorRole::Operate),
-            Self::Audit => Some(OperatorRole::Configure),
+            Self::Audit
+            | Self::Config
+            | Self::ConfigCheck { .. }
+            | Self::ConfigChange { .. }
+            | Self::ConfigTrial
+            | Self::ConfigConfirm
+            | Self::ConfigRollback
+            | Self::ConfigVersions
+            | Self::ConfigVersion { .. } => Some(OperatorRole::Configure),
             Self::AdminLogin | Self::Stop => None,
         }
     }
@@ -69,7 +77,12 @@ impl ControlRequest {
     pub fn is_change(&self) -> bool {
         match self {
             Self::AdminLogin | Self::Stop => true,
-            Self::Audit => false,
+            Self::Audit
+            | Self::Config
+            | Self::ConfigCheck { .. }
+            | Self::ConfigTrial
+            | Self::ConfigVersions
+            | Self::ConfigVersion { .. } => false,
             _ => self.role() > Some(OperatorRole::Read),
         }
     }

@@ -129,6 +129,64 @@ pub enum ControlRequest {
     AdminLogin,
     /// Lists what was changed, by whom.
     Audit,
+    /// Shows the configuration in force, with its secrets hidden.
+    Config,
+    /// Finds the mistakes of a text of the configuration file, and what it would change. Nothing changes.
+    ConfigCheck {
+        /// The text.
+        text: String,
+    },
+    /// Puts a change of the configuration in force, without its file, for a trial: it ends when more requests fail than before, or when
+    /// nobody confirms it in time.
+    ConfigChange {
+        /// The change.
+        edit: ConfigEdit,
+        /// The version that it was made for. If another one is in force, nothing changes.
+        version: u64,
+        /// How long it is tried, in seconds; 0: it is kept at once.
+        try_seconds: u64,
+        /// Whether it is kept after that time also if nobody confirms it.
+        keep: bool,
+        /// Whether it is written to the file when it is kept.
+        write: bool,
+        /// Why, for the list of versions.
+        note: Option<String>,
+    },
+    /// Shows the change that is tried, or what became of the last one.
+    ConfigTrial,
+    /// Keeps the change that is tried.
+    ConfigConfirm,
+    /// Ends the change that is tried: the version before is in force again.
+    ConfigRollback,
+    /// Lists the versions of the configuration.
+    ConfigVersions,
+    /// Shows a version, with its secrets hidden, and what it changed.
+    ConfigVersion {
+        /// Its number.
+        id: u64,
+    },
+}
+
+/// A change of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfigEdit {
+    /// Another text of the configuration file.
+    Text(String),
+    /// Other values of single keys.
+    Keys(Vec<KeyChange>),
+    /// A version that was in force before.
+    Version(u64),
+}
+
+/// Another value of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyChange {
+    /// The names of its tables, and of the key. A table of an array is named by its `name` or its number, from 0.
+    pub key: Vec<String>,
+    /// The value; null removes the key.
+    pub value: serde_json::Value,
 }
 
 /// A format of metrics.

@@ -18,8 +18,8 @@ use tracing::warn;
 use crate::socket_path::prepare_folder;
 use crate::{ControlError, ControlRequest, ControlResponse};
 
-/// Maximum bytes of a request, enough for the longest URL.
-const MAX_REQUEST_BYTES: u64 = 256 * 1024;
+/// Maximum bytes of a request, enough for the text of a configuration. Only the user of the server and root can send one.
+const MAX_REQUEST_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The timeout for a client to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);

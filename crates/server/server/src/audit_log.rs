@@ -23,7 +23,7 @@ const WORDS: SavedFileWords = SavedFileWords {
 /// The changes that are kept. The server's own log has them all.
 const MAX_ENTRIES: usize = 1000;
 
-/// The most bytes of the arguments of one change.
+/// The most bytes of the arguments of one change, and of why it failed.
 const MAX_ARGUMENTS: usize = 1024;
 
 /// A change.
@@ -77,7 +77,7 @@ impl AuditLog {
         let (command, arguments) = described(request);
         let error = match response {
             ControlResponse::Done(_) => None,
-            ControlResponse::Failed { message, .. } => Some(message.clone()),
+            ControlResponse::Failed { message, .. } => Some(shortened(message.clone())),
         };
         info!(
             by,
@@ -132,6 +132,15 @@ fn text(entries: &VecDeque<AuditEntry>) -> String {
     serde_json::to_string(entries).unwrap_or_default()
 }
 
+/// The text up to [`MAX_ARGUMENTS`] bytes.
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_ARGUMENTS {
+        text.truncate(text.floor_char_boundary(MAX_ARGUMENTS));
+        text.push('…');
+    }
+    text
+}
+
 /// The command and its arguments, without what may be a secret: keys of quotas are values of fields and cookies.
 fn described(request: &ControlRequest) -> (String, String) {
     let mut fields = serde_json::to_value(request).unwrap_or_default();
@@ -145,25 +154,33 @@ fn described(request: &ControlRequest) -> (String, String) {
     {
         *key = "(hidden)".into();
     }
+    // The versions have the text, for those who may read it.
+    match fields.get_mut("edit") {
+        Some(Value::Object(edit)) => {
+            edit.remove("text");
+            let keys = edit.get_mut("keys").and_then(Value::as_array_mut);
+            for change in keys.into_iter().flatten().filter_map(Value::as_object_mut) {
+                change.remove("value");
+            }
+        }
+        _ => {
+            fields.remove("text");
+        }
+    }
     fields.retain(|_, value| !value.is_null());
-    let mut arguments = if fields.is_empty() {
+    let arguments = if fields.is_empty() {
         String::new()
     } else {
-        serde_json::to_string(fields).unwrap_or_default()
+        shortened(serde_json::to_string(fields).unwrap_or_default())
     };
-    if arguments.len() > MAX_ARGUMENTS {
-        let end = (0..=MAX_ARGUMENTS)
-            .rev()
-            .find(|end| arguments.is_char_boundary(*end));
-        arguments.truncate(end.unwrap_or(0));
-        arguments.push('…');
-    }
     let command = command.as_ref().and_then(Value::as_str);
     (command.unwrap_or_default().to_owned(), arguments)
 }
 
 #[cfg(test)]
 mod tests {
+    use apus_control::{ConfigEdit, KeyChange};
+
     use super::*;
 
     fn done() -> ControlResponse {
@@ -185,6 +202,29 @@ mod tests {
             details: Value::Null,
         };
         log.record("ana from 127.0.0.1", &reset, &failed);
+        let edits = [
+            ConfigEdit::Text("token = \"secret\"".to_owned()),
+            ConfigEdit::Keys(vec![KeyChange {
+                key: vec!["global".to_owned(), "token".to_owned()],
+                value: "secret".into(),
+            }]),
+        ];
+        for edit in edits {
+            let change = ControlRequest::ConfigChange {
+                edit,
+                version: 1,
+                try_seconds: 30,
+                keep: false,
+                write: false,
+                note: Some("why".to_owned()),
+            };
+            let (command, arguments) = described(&change);
+            assert_eq!(command, "config_change");
+            assert!(
+                arguments.contains("why") && !arguments.contains("secret"),
+                "{arguments}"
+            );
+        }
         log.finish().await;
         let mut again = AuditLog::start(StateFolder::new(folder.path()));
         let entry = again.list()["entries"][0].take();

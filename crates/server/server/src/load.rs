@@ -412,6 +412,37 @@ impl PlanLoader {
         self.load_from(loaded, access_logs)
     }
 
+    /// Loads the source with other texts of its configuration files, for a change that is put in force. What the file on disk does
+    /// not name is read as the user of the server: the helper trusts nothing but the file.
+    pub(crate) fn load_texts(
+        &self,
+        texts: Vec<(PathBuf, String)>,
+        access_logs: &AccessLogs,
+    ) -> Result<LoadedPlan, LoadError> {
+        self.load_from(self.with_texts(texts)?, Some(access_logs))
+    }
+
+    /// Reads the source with other texts of its configuration files, and changes nothing.
+    pub(crate) fn read_texts(
+        &self,
+        texts: Vec<(PathBuf, String)>,
+    ) -> Result<config::ServerPlan, LoadError> {
+        let files = ConfigFiles::recorded(self.with_texts(texts)?.files);
+        match self.certificates {
+            Certificates::Named => self.read(None, &files),
+            Certificates::Local | Certificates::Passing => self.read(Some(&passing), &files),
+        }
+    }
+
+    fn with_texts(&self, texts: Vec<(PathBuf, String)>) -> Result<LoadedByRoot, LoadError> {
+        let mut loaded = match &self.helper {
+            Some(helper) => helper.load().map_err(LoadError::Open)?,
+            None => LoadedByRoot::default(),
+        };
+        loaded.files = loaded.files.with_texts(texts);
+        Ok(loaded)
+    }
+
     /// The configuration that is in force, by its recording, with the certificates and other credentials that its files have
     /// now; `None` if they have not changed.
     pub(crate) fn changed_credentials(&self, in_force: &LoadedByRoot) -> Option<LoadedByRoot> {

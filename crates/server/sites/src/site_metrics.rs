@@ -179,6 +179,19 @@ impl SiteMetrics {
         other.locations.clear();
     }
 
+    /// How many requests of each site have ended, and failed, since the server counts them.
+    pub fn totals(&self) -> HashMap<Arc<str>, SiteTotals> {
+        let state = self.state();
+        let totals = state.sites.iter().map(|(name, series)| {
+            let mut totals = SiteTotals::of(&series.ended.requests);
+            for counts in series.workers.values() {
+                totals.add(SiteTotals::of(&counts.requests.each_ref().map(read)));
+            }
+            (Arc::clone(name), totals)
+        });
+        totals.collect()
+    }
+
     /// Adds the metrics, with series for at most this many sites.
     pub fn add_to(&self, max_sites: usize, samples: &mut MetricSamples) {
         let state = &mut *self.state();
@@ -261,6 +274,31 @@ impl SiteMetrics {
 impl fmt::Debug for SiteMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SiteMetrics").finish_non_exhaustive()
+    }
+}
+
+/// The requests of a site that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteTotals {
+    /// Those that had a response.
+    pub requests: u64,
+    /// Those whose response had a status of 5xx.
+    pub failures: u64,
+}
+
+impl SiteTotals {
+    fn of(counts: &[[u64; STATUSES.len()]; METHODS.len()]) -> Self {
+        let mut totals = Self::default();
+        for [_, others @ .., failures] in counts {
+            totals.requests += others.iter().sum::<u64>() + failures;
+            totals.failures += failures;
+        }
+        totals
+    }
+
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.failures += other.failures;
     }
 }
 

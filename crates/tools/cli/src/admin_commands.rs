@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::CommandError;
 use crate::arguments::{AccountArguments, AdminCommand};
 use crate::ban_commands::ask;
-use crate::output::{duration, print};
+use crate::output::{duration, print, without_controls};
 
 pub(crate) fn run(command: AdminCommand) -> Result<(), CommandError> {
     match command {
@@ -48,7 +48,7 @@ fn entries(value: &Value) -> String {
     for entry in entries.into_iter().flatten() {
         let text = |name: &str| {
             let text = entry.get(name).and_then(Value::as_str);
-            shown(text.unwrap_or_default())
+            without_controls(text.unwrap_or_default())
         };
         let time = entry.get("time").and_then(Value::as_u64).unwrap_or(0);
         let ago = duration(now.saturating_sub(time));
@@ -70,19 +70,6 @@ fn entries(value: &Value) -> String {
         out.push_str("Nothing has been changed.\n");
     }
     out
-}
-
-/// Text without characters that a terminal would obey, also those of C1, which JSON does not escape.
-fn shown(text: &str) -> String {
-    let mut shown = String::new();
-    for c in text.chars() {
-        if c.is_control() {
-            let _ = write!(shown, "{}", c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 /// Prints the lines of an account for the file, and its new secret on standard error.

@@ -132,6 +132,9 @@ Examples:
     /// Log in at the address of the operator, make accounts for it, and show who changed what
     #[command(subcommand)]
     Admin(AdminCommand),
+    /// Show and change the configuration of the running server: a change is tried, and rolled back when it makes things worse
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Show what clients have used of quotas, and reset it
     #[command(subcommand)]
     Limit(LimitCommand),
@@ -606,6 +609,96 @@ Examples:
         #[command(flatten)]
         server: BanServer,
     },
+}
+
+/// The subcommands of `apus config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the configuration in force, with its secrets hidden
+    Show {
+        /// The number of a version that was in force before, to see what it changed
+        #[arg(value_name = "N")]
+        id: Option<u64>,
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// Try another configuration file: it is in force at once, without a lost request
+    ///
+    /// It is rolled back when more requests of a site fail with 5xx than before, when the last node of an upstream group fails, and at the end of
+    /// the time unless `apus config confirm` keeps it. Secrets that `apus config show` hides may stay hidden. Waits for the end.
+    #[command(after_long_help = "\
+Examples:
+  apus config show > new.toml
+  apus config try new.toml                          and in another terminal: apus config confirm
+  apus config try new.toml --seconds 300 --keep     kept if nothing gets worse in five minutes
+  apus config try new.toml --write                  written to the file once it is kept")]
+    Try {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        trial: TrialArguments,
+    },
+    /// Try other values of single keys
+    #[command(after_long_help = "\
+Examples:
+  apus config set global.workers=4
+  apus config set sites.shop.root=public2 sites.shop.listen='[80, 8080]'
+  apus config set sites.shop.upstream=              removes the key")]
+    Set {
+        /// A key with its tables, which are named by their `name` or their number from 0, and its value: JSON, or else text
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        trial: TrialArguments,
+    },
+    /// Show the change that is tried, or what became of the last one
+    Status {
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// Keep the change that is tried
+    Confirm {
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// End the change that is tried: the version before is in force again
+    Rollback {
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// List the versions that were in force: when, by whom, and what became of them
+    Versions {
+        #[command(flatten)]
+        server: BanServer,
+    },
+    /// Try a version that was in force before
+    Restore {
+        /// Its number
+        #[arg(value_name = "N")]
+        id: u64,
+        #[command(flatten)]
+        trial: TrialArguments,
+    },
+}
+
+/// How a change of the configuration is tried.
+#[derive(Debug, Args)]
+pub(crate) struct TrialArguments {
+    /// How long it is tried, up to an hour; 0 keeps it at once
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub(crate) seconds: u64,
+    /// Keep it after that time also if nobody confirms it
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Write it to the configuration file when it is kept
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Why, for the list of versions
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: BanServer,
 }
 
 /// The subcommands of `apus admin`.

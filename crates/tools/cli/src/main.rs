@@ -30,6 +30,7 @@ mod ban_commands;
 mod bench;
 mod bench_compare;
 mod certificate_commands;
+mod config_commands;
 mod drain_wait;
 mod field_argument;
 mod limit_commands;
@@ -153,6 +154,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Site(command) => site_commands::run(command),
         CliCommand::Admin(command) => admin_commands::run(command),
         CliCommand::Ban(command) => ban_commands::run(command),
+        CliCommand::Config(command) => config_commands::run(command),
         CliCommand::Limit(command) => limit_commands::run(command),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),

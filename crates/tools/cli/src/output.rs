@@ -31,6 +31,19 @@ pub(crate) fn print_error(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{heading}{text}");
 }
 
+/// Text without characters that a terminal would obey, also those of C1, which JSON does not escape.
+pub(crate) fn without_controls(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        if c.is_control() {
+            let _ = write!(shown, "{}", c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Whether colours may be written there.
 pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
     output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

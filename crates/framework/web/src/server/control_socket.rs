@@ -60,21 +60,7 @@ impl ApplicationSocket {
                     count => ControlResponse::Done(json!({ "orders": count })),
                 }
             }
-            ControlRequest::Stop
-            | ControlRequest::Upstream { .. }
-            | ControlRequest::Sites
-            | ControlRequest::AdminLogin
-            | ControlRequest::Audit
-            | ControlRequest::Traffic { .. }
-            | ControlRequest::BanList
-            | ControlRequest::LimitList { .. }
-            | ControlRequest::LimitReset { .. }
-            | ControlRequest::BanAdd { .. }
-            | ControlRequest::BanRemove { .. }
-            | ControlRequest::Maintenance { .. }
-            | ControlRequest::CachePurge { .. } => {
-                failed("an application does not support this command")
-            }
+            _ => failed("an application does not support this command"),
         };
         exchange.respond(response).await;
     }

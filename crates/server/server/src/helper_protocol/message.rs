@@ -73,7 +73,7 @@ pub(crate) enum HelperResponse {
 }
 
 /// The files of a configuration, and its local certificates.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoadedByRoot {
     /// Its files.
     pub(crate) files: Recording,

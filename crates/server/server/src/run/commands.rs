@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use super::ControlThread;
+use super::config_commands::ConfigChange;
 use crate::cache_admin::{self, PurgeError};
 use crate::limit_admin;
 use crate::pool_status;
@@ -23,14 +24,19 @@ const COUNTING_PATIENCE: Duration = Duration::from_secs(2);
 
 impl ControlThread {
     /// Does what is asked; `None`: to stop, which comes after the responses to others.
-    pub(super) async fn perform(&mut self, request: &ControlRequest) -> Option<ControlResponse> {
+    /// `by` is who asks.
+    pub(super) async fn perform(
+        &mut self,
+        request: &ControlRequest,
+        by: &str,
+    ) -> Option<ControlResponse> {
         Some(match request {
             ControlRequest::Status => ControlResponse::Done(self.status()),
             ControlRequest::Metrics { format } => {
                 let format = MetricFormat::from(*format);
                 ControlResponse::Done(json!({ "text": format.write(self.metrics()) }))
             }
-            ControlRequest::Reload => self.reload().await,
+            ControlRequest::Reload => self.reload(by).await,
             ControlRequest::Upstream {
                 group,
                 node,
@@ -69,6 +75,34 @@ impl ControlThread {
             }
             ControlRequest::AdminLogin => respond(self.admin.log_in()),
             ControlRequest::Audit => ControlResponse::Done(self.audit.list()),
+            ControlRequest::Config => ControlResponse::Done(self.show_config()),
+            ControlRequest::ConfigCheck { text } => done_or(self.check_config(text)),
+            ControlRequest::ConfigChange {
+                edit,
+                version,
+                try_seconds,
+                keep,
+                write,
+                note,
+            } => {
+                let change = ConfigChange {
+                    edit,
+                    version: *version,
+                    try_seconds: *try_seconds,
+                    keep: *keep,
+                    write: *write,
+                    note: note.as_deref(),
+                    by,
+                };
+                self.change_config(&change).await
+            }
+            ControlRequest::ConfigTrial => {
+                ControlResponse::Done(self.changes.trial_status(&self.totals()))
+            }
+            ControlRequest::ConfigConfirm => done_or(self.confirm_config()),
+            ControlRequest::ConfigRollback => done_or(self.roll_back_config().await),
+            ControlRequest::ConfigVersions => ControlResponse::Done(self.changes.versions.list()),
+            ControlRequest::ConfigVersion { id } => respond(self.show_version(*id)),
             ControlRequest::Stop => return None,
         })
     }
@@ -201,6 +235,7 @@ impl ControlThread {
                 self.loader.challenges_status(&self.loaded.config),
             ),
             ("bots", bots(&self.loaded.config)),
+            ("config", self.changes.trial_status(&self.totals())),
             ("counts_traffic", self.traffic.is_counting().into()),
             ("bans", self.bans.status()),
             ("glitches", self.glitches.status()),
@@ -240,4 +275,9 @@ fn respond(result: Result<Value, String>) -> ControlResponse {
             details: Value::Null,
         },
     }
+}
+
+/// What was done, or the response that says why not.
+fn done_or(result: Result<Value, ControlResponse>) -> ControlResponse {
+    result.map_or_else(|response| response, ControlResponse::Done)
 }

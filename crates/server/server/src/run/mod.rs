@@ -1,6 +1,7 @@
 //! The control thread of a server: starts the engine, and handles signals and the control socket.
 
 mod commands;
+mod config_commands;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -18,6 +19,7 @@ use apus_http::ResponseMemory;
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
 use apus_php::WorkerPool;
 use apus_php::plan::WorkerPoolPlan;
+use apus_tokens::random_bytes;
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use rustix::fs::Access;
@@ -34,12 +36,13 @@ use crate::audit_log::AuditLog;
 use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
 use crate::cache_admin::CachedHandler;
+use crate::config_change::{ConfigChanges, ConfigText};
 use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
-use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
+use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
@@ -47,7 +50,7 @@ use crate::signals::ServerSignals;
 use crate::source::ConfigSource;
 use crate::traffic_lease::TrafficLease;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
-use apus_config::{Recording, ServerPlan, changes};
+use apus_config::{Diagnostics, HiddenSecrets, Recording, ServerPlan, changes};
 
 /// The interval of checks whether a local certificate expires soon.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -57,6 +60,9 @@ const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The interval in which free memory is returned to the system.
 const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The interval in which a change of the configuration that is tried is looked at.
+const CHANGE_WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long blocked work may delay the end of the process.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -178,6 +184,8 @@ struct ControlThread {
     quotas: QuotaControl,
     admin: AdminServer,
     audit: AuditLog,
+    changes: ConfigChanges,
+    change_watch: Interval,
     traffic: TrafficLease,
     reloads: u64,
     last_failure: Option<String>,
@@ -197,6 +205,8 @@ struct RunningPlan {
     cached: Vec<CachedHandler>,
     config: ServerPlan,
     recording: LoadedByRoot,
+    /// The files of the configuration, the first one first; none for a folder.
+    texts: Vec<ConfigText>,
 }
 
 /// What a reload did.
@@ -217,6 +227,7 @@ enum ServerEvent {
     ReturnMemory,
     Bans(BanEvent),
     Quotas,
+    WatchChange,
     ControlRequest(ControlExchange),
 }
 
@@ -294,6 +305,11 @@ impl ControlThread {
         let glitches = GlitchControl::start(glitches, &config.global);
         let quotas = QuotaControl::start(loader.limit_states(), loader.state_folder(&config));
         let audit = AuditLog::start(loader.state_folder(&config));
+        let key = random_bytes().map_err(|error| ServeError::Runtime(io::Error::other(error)))?;
+        let folder = loader.state_folder(&config);
+        let mut changes = ConfigChanges::start(folder, HiddenSecrets::new(key));
+        let texts = texts(loader.source(), &warnings);
+        changes.file_was_read(texts.clone(), "the start of the server");
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let mut admin = AdminServer::new(control.queue(), binder.clone());
@@ -349,6 +365,7 @@ impl ControlThread {
                 cached,
                 config,
                 recording,
+                texts,
             },
             refused_credentials: None,
             credential_check: interval_at(
@@ -369,6 +386,8 @@ impl ControlThread {
             quotas,
             admin,
             audit,
+            changes,
+            change_watch: interval(CHANGE_WATCH_INTERVAL),
             traffic,
             reloads: 0,
             last_failure: None,
@@ -392,14 +411,20 @@ impl ControlThread {
                     (self.return_memory)();
                     self.glitches.tick(&self.engine);
                     self.audit.tick().await;
+                    let is_counted = self.loaded.config.global.metrics.is_some();
+                    let totals = is_counted.then(|| self.totals());
+                    self.changes.note(totals);
+                    self.changes.versions.tick().await;
                 }
                 ServerEvent::Bans(event) => self.bans.handle(event).await,
                 ServerEvent::Quotas => self.quotas.handle().await,
                 ServerEvent::Reload => {
-                    let _ = self.reload().await;
+                    let _ = self.reload("a signal").await;
                 }
+                ServerEvent::WatchChange => self.watch_change().await,
                 ServerEvent::ControlRequest(mut exchange) => {
-                    let Some(response) = self.perform(exchange.request()).await else {
+                    let Some(response) = self.perform(exchange.request(), exchange.by()).await
+                    else {
                         let done = ControlResponse::Done(Value::Null);
                         self.audit.record(exchange.by(), exchange.request(), &done);
                         stop_requests.push(exchange);
@@ -426,6 +451,7 @@ impl ControlThread {
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
             event = self.bans.next() => ServerEvent::Bans(event),
             () = self.quotas.next() => ServerEvent::Quotas,
+            _ = self.change_watch.tick(), if self.changes.trial.is_some() => ServerEvent::WatchChange,
         }
     }
 
@@ -433,7 +459,7 @@ impl ControlThread {
         match self.loader.renew_certificates() {
             Ok(false) => {}
             Ok(true) => {
-                let _ = self.reload().await;
+                let _ = self.reload("a renewed local certificate").await;
             }
             Err(error) => error!(%error, "a local certificate cannot be renewed"),
         }
@@ -492,11 +518,12 @@ impl ControlThread {
     }
 
     /// Loads the source again and applies it; after an error, everything stays as it is.
-    async fn reload(&mut self) -> ControlResponse {
+    /// `by` is who asks for it.
+    async fn reload(&mut self, by: &str) -> ControlResponse {
         let mut states = vec![NotifyState::Reloading];
         states.extend(NotifyState::monotonic_usec_now());
         notify(&states);
-        let result = self.try_reload().await;
+        let result = self.try_reload(by).await;
         notify(&[NotifyState::Ready]);
         match result {
             Ok(ReloadReport { warnings, changes }) => {
@@ -523,9 +550,26 @@ impl ControlThread {
         }
     }
 
-    async fn try_reload(&mut self) -> Result<ReloadReport, ServeError> {
+    async fn try_reload(&mut self, by: &str) -> Result<ReloadReport, ServeError> {
         let before = self.loader.pools().all();
-        let loaded = match self.loader.load(Some(&self.access_logs)) {
+        let loaded = self.loader.load(Some(&self.access_logs));
+        let mut report = self.use_loaded(loaded, &before).await?;
+        let texts = self.loaded.texts.clone();
+        if let Some(ended) = self.changes.file_was_read(texts, by) {
+            warn!("{ended}");
+            report.warnings += &ended;
+            report.warnings.push('\n');
+        }
+        Ok(report)
+    }
+
+    /// Puts a configuration in force; after an error, everything stays as it is. `before` are the pools of before it was loaded.
+    async fn use_loaded(
+        &mut self,
+        loaded: Result<LoadedPlan, LoadError>,
+        before: &[WorkerPool],
+    ) -> Result<ReloadReport, ServeError> {
+        let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.loader.pools().retain(&self.loaded.pools).await;
@@ -566,7 +610,7 @@ impl ControlThread {
             return Err(ServeError::start(error, &loaded.listening));
         }
         ResponseMemory::of_process().set_limit(loaded.response_memory);
-        warnings += &self.put_pools_in_force(pools, &before).await;
+        warnings += &self.put_pools_in_force(pools, before).await;
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;
         let folder_has_changed = self.loader.certificate_store(&loaded.config)
@@ -584,6 +628,7 @@ impl ControlThread {
             .configure(self.loader.state_folder(&loaded.config));
         self.audit
             .configure(self.loader.state_folder(&loaded.config));
+        (self.changes.versions).configure(self.loader.state_folder(&loaded.config));
         self.glitches.configure(&loaded.config.global);
         self.bans.configure(
             &loaded.config.global.bans,
@@ -602,6 +647,7 @@ impl ControlThread {
             Some(_) => self.loader.site_metrics().retain(sites),
             None => self.loader.site_metrics().retain([]),
         }
+        self.loaded.texts = texts(self.loader.source(), &loaded.warnings);
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
         if !warnings.is_empty() {
@@ -690,6 +736,7 @@ impl ControlThread {
         self.bans.finish().await;
         self.quotas.finish().await;
         self.audit.finish().await;
+        self.changes.versions.finish().await;
         self.close_cache().await;
         self.log_writer.finish().await;
         let mut sites = self.loaded.config.sites.iter();
@@ -719,6 +766,18 @@ impl ControlThread {
             }
         }
     }
+}
+
+/// The files of a configuration, the first one first; none for a folder.
+fn texts(source: &ConfigSource, warnings: &Diagnostics) -> Vec<ConfigText> {
+    let ConfigSource::File(_) = source else {
+        return Vec::new();
+    };
+    let texts = warnings.texts().map(|(path, text)| ConfigText {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    });
+    texts.collect()
 }
 
 /// Logs that the traffic can be decrypted. The warnings of the configuration are for whoever starts or reloads the server, and

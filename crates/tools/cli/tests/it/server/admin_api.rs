@@ -13,15 +13,25 @@ use crate::harness::{Apus, Home, connect, free_port, wait_until};
 const PASSWORD: &str = "correct horse battery";
 
 /// A server with two sites and an address of the operator.
-struct ApiTest {
-    home: Home,
-    apus: Apus,
+pub(super) struct ApiTest {
+    pub(super) home: Home,
+    pub(super) apus: Apus,
     admin: SocketAddr,
 }
 
 impl ApiTest {
     /// With these accounts: name, role and what else `apus admin account` gets. Returns their secrets, too.
     fn new(accounts: &[&[&str]]) -> (Self, Vec<String>) {
+        let [shop, blog] = [free_port(), free_port()];
+        let sites = format!(
+            "[[sites]]\nname = \"shop\"\nlisten = \"127.0.0.1:{shop}\"\nroot = \"site\"\n\
+             [[sites]]\nname = \"blog\"\nlisten = \"127.0.0.1:{blog}\"\nroot = \"site\"\n"
+        );
+        Self::with_sites(accounts, &sites)
+    }
+
+    /// As [`Self::new`], with these sites.
+    pub(super) fn with_sites(accounts: &[&[&str]], sites: &str) -> (Self, Vec<String>) {
         let home = Home::new();
         let (file, secrets) = accounts
             .iter()
@@ -37,13 +47,11 @@ impl ApiTest {
         home.write("accounts.toml", file);
         let path = home.path("accounts.toml");
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
-        let [shop, blog, admin] = [free_port(), free_port(), free_port()];
+        let admin = free_port();
         home.write(
             "apus.toml",
             format!(
-                "[global]\ncontrol_socket = \"control.sock\"\nadmin_listen = \"127.0.0.1:{admin}\"\nadmin_accounts = \"accounts.toml\"\n\
-                 [[sites]]\nname = \"shop\"\nlisten = \"127.0.0.1:{shop}\"\nroot = \"site\"\n\
-                 [[sites]]\nname = \"blog\"\nlisten = \"127.0.0.1:{blog}\"\nroot = \"site\"\n"
+                "[global]\ncontrol_socket = \"control.sock\"\nadmin_listen = \"127.0.0.1:{admin}\"\nadmin_accounts = \"accounts.toml\"\n{sites}"
             ),
         );
         let test = Self {
@@ -55,7 +63,7 @@ impl ApiTest {
     }
 
     /// The status and the JSON of a response.
-    fn ask(&self, line: &str, token: &str, body: Option<Value>) -> (u16, Value) {
+    pub(super) fn ask(&self, line: &str, token: &str, body: Option<Value>) -> (u16, Value) {
         let body = body.map(|body| body.to_string());
         let fields = match &body {
             Some(body) => format!(
@@ -198,6 +206,36 @@ fn roles_say_who_may_do_what() {
         ),
         ("POST /api/v1/reload", None, [403, 200, 200, 403]),
         ("GET /api/v1/audit", None, [403, 403, 200, 403]),
+        ("GET /api/v1/config", None, [403, 403, 200, 403]),
+        (
+            "POST /api/v1/config/check",
+            Some(json!({ "text": "" })),
+            [403, 403, 200, 403],
+        ),
+        (
+            "PUT /api/v1/config",
+            Some(json!({ "text": "", "version": 7 })),
+            [403, 403, 409, 403],
+        ),
+        (
+            "PATCH /api/v1/config",
+            Some(json!({ "keys": [], "version": 7 })),
+            [403, 403, 409, 403],
+        ),
+        ("GET /api/v1/config/trial", None, [403, 403, 200, 403]),
+        ("POST /api/v1/config/confirm", None, [403, 403, 422, 403]),
+        ("POST /api/v1/config/rollback", None, [403, 403, 422, 403]),
+        ("GET /api/v1/config/versions", None, [403, 403, 200, 403]),
+        (
+            "GET /api/v1/config/version?id=1",
+            None,
+            [403, 403, 200, 403],
+        ),
+        (
+            "POST /api/v1/config/restore",
+            Some(json!({ "id": 1, "version": 7 })),
+            [403, 403, 409, 403],
+        ),
         ("GET /api/v1/nothing", None, [404, 404, 404, 404]),
         ("PATCH /api/v1/bans", None, [405, 405, 405, 405]),
     ] {

@@ -4,6 +4,7 @@ mod access;
 mod access_log;
 mod admin;
 mod admin_api;
+mod admin_config;
 mod bans;
 mod bots;
 mod client_facts;
