@@ -1,6 +1,6 @@
 //! The operations of the API: one table for routes, roles, the checks of what is sent, and the OpenAPI description.
 
-use apus_control::{ControlRequest, OperatorRole};
+use apus_control::{ControlRequest, LogLevelName, OperatorRole};
 use serde_json::{Map, Value, json};
 
 /// Something that the API can do.
@@ -43,6 +43,7 @@ pub(crate) enum FieldKind {
     MaintenanceState,
     Scope,
     KeyChanges,
+    LogLevel,
 }
 
 const fn field(
@@ -61,7 +62,9 @@ const fn field(
 
 const NO_FIELDS: &[ApiField] = &[];
 
-use FieldKind::{Boolean, Integer, KeyChanges, MaintenanceState, NodeState, Scope, Site, Text};
+use FieldKind::{
+    Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Text,
+};
 use OperationKind::{Command, Part};
 use OperatorRole::{Configure, Operate, Read};
 
@@ -109,6 +112,17 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("what", Scope, None, "`\"all\"`, or an object with one of `url`, `prefix` and `tag`."),
         field("soft", Boolean, Some("false"), "Whether they only become stale, and can be served while they are revalidated."),
     ], kind: Command("cache_purge") },
+    AdminOperation { method: "GET", path: "/cache/responses", role: Operate, summary: "The largest stored responses.", fields: &[
+        field("site", Site, Some("null"), "Only those of this site."),
+        field("url", Text, Some("null"), "Only those for this URL, with all their variants."),
+        field("prefix", Text, Some("null"), "Only those for URLs that begin with this one."),
+        field("tag", Text, Some("null"), "Only those with this tag."),
+        field("most", Integer, Some("100"), "How many, up to 1000."),
+    ], kind: Command("cache_list") },
+    AdminOperation { method: "PUT", path: "/log-level", role: Operate, summary: "Changes the level of the server's log for a time.", fields: &[
+        field("level", LogLevel, Some("null"), "The level; without it that of the configuration."),
+        field("seconds", Integer, Some("600"), "For how long, up to a day."),
+    ], kind: Command("log_level") },
     AdminOperation { method: "GET", path: "/certificates", role: Read, summary: "The certificates that are ordered by ACME.", fields: NO_FIELDS, kind: Part("certificates") },
     AdminOperation { method: "POST", path: "/certificates/renew", role: Operate, summary: "Orders the certificates of a name anew.", fields: &[
         field("name", Text, None, "The name."),
@@ -264,6 +278,20 @@ impl AdminOperation {
                 };
                 arguments.insert("change".to_owned(), change);
             }
+            "cache_list" => {
+                let mut scopes = ["url", "prefix", "tag"]
+                    .into_iter()
+                    .filter_map(|name| match arguments.remove(name) {
+                        None | Some(Value::Null) => None,
+                        Some(value) => Some(json!({ name: value })),
+                    })
+                    .collect::<Vec<_>>();
+                let scope = scopes.pop().unwrap_or_else(|| "all".into());
+                if !scopes.is_empty() {
+                    return Err("expected one of `url`, `prefix` and `tag`".to_owned());
+                }
+                arguments.insert("what".to_owned(), scope);
+            }
             "config_change" => {
                 let edits = [("text", "text"), ("keys", "keys"), ("id", "version")];
                 let edit = edits.into_iter().find_map(|(field, edit)| {
@@ -288,6 +316,7 @@ impl FieldKind {
             Boolean => value.is_boolean(),
             NodeState => is_one_of(&["up", "drain", "down"]),
             MaintenanceState => is_one_of(&["on", "off", "configured"]),
+            LogLevel => is_one_of(&LogLevelName::ALL.map(LogLevelName::name)),
             KeyChanges => value.as_array().is_some_and(|changes| {
                 let mut changes = changes.iter();
                 changes.all(|change| {
@@ -314,6 +343,7 @@ impl FieldKind {
             Boolean => "true or false",
             NodeState => "`up`, `drain` or `down`",
             MaintenanceState => "`on`, `off` or `configured`",
+            LogLevel => "`error`, `warn`, `info`, `debug` or `trace`",
             KeyChanges => "a list of objects with `key`, a list of names, and `value`",
             Scope => "`\"all\"` or an object with one of `url`, `prefix` and `tag`",
         }
@@ -326,6 +356,9 @@ impl FieldKind {
             Boolean => json!({ "type": "boolean" }),
             NodeState => json!({ "type": "string", "enum": ["up", "drain", "down"] }),
             MaintenanceState => json!({ "type": "string", "enum": ["on", "off", "configured"] }),
+            LogLevel => {
+                json!({ "type": "string", "enum": LogLevelName::ALL.map(LogLevelName::name) })
+            }
             KeyChanges => {
                 let text = json!({ "type": "string" });
                 let properties = json!({
@@ -471,6 +504,7 @@ mod tests {
                 NodeState => json!("drain"),
                 MaintenanceState => json!("on"),
                 Scope => json!({ "tag": "news" }),
+                LogLevel => json!("debug"),
                 KeyChanges => json!([{ "key": ["global", "workers"], "value": 2 }]),
             };
             let body = fields.map(|field| (field.name.to_owned(), example(field.kind)));

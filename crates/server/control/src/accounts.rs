@@ -59,7 +59,9 @@ impl ControlRequest {
             | Self::BanAdd { .. }
             | Self::BanRemove { .. }
             | Self::LimitReset { .. }
-            | Self::CachePurge { .. } => Some(OperatorRole::Operate),
+            | Self::CachePurge { .. }
+            | Self::CacheList { .. }
+            | Self::LogLevel { .. } => Some(OperatorRole::Operate),
             Self::Audit
             | Self::Config
             | Self::ConfigCheck { .. }
@@ -78,6 +80,7 @@ impl ControlRequest {
         match self {
             Self::AdminLogin | Self::Stop => true,
             Self::Audit
+            | Self::CacheList { .. }
             | Self::Config
             | Self::ConfigCheck { .. }
             | Self::ConfigTrial

@@ -40,6 +40,9 @@ pub use status::{StartTime, status};
 /// For how long one [`ControlRequest::Traffic`] has requests counted, in seconds. Who watches for longer asks again.
 pub const MAX_TRAFFIC_SECONDS: u64 = 60;
 
+/// The most responses of one [`ControlRequest::CacheList`].
+pub const MAX_LISTED_RESPONSES: u64 = 1000;
+
 /// A request to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
@@ -125,6 +128,22 @@ pub enum ControlRequest {
         /// Whether the responses only become stale, so that they can be served while they are revalidated.
         soft: bool,
     },
+    /// Lists the largest stored responses.
+    CacheList {
+        /// Only of the site with this name.
+        site: Option<String>,
+        /// Which responses.
+        what: PurgeScope,
+        /// At most this many, up to [`MAX_LISTED_RESPONSES`].
+        most: u64,
+    },
+    /// Changes the level of the server's log for a time.
+    LogLevel {
+        /// The level; `None`: that of the configuration.
+        level: Option<LogLevelName>,
+        /// For how long, in seconds, up to a day.
+        seconds: u64,
+    },
     /// Makes a code with which somebody can log in at the address of the operator once, soon.
     AdminLogin,
     /// Lists what was changed, by whom.
@@ -187,6 +206,44 @@ pub struct KeyChange {
     pub key: Vec<String>,
     /// The value; null removes the key.
     pub value: serde_json::Value,
+}
+
+/// A level of the server's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevelName {
+    /// Errors only.
+    Error,
+    /// Also warnings.
+    Warn,
+    /// Also what the operator may want to know.
+    Info,
+    /// Also what the clients do wrong.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevelName {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Error,
+        Self::Warn,
+        Self::Info,
+        Self::Debug,
+        Self::Trace,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
 }
 
 /// A format of metrics.

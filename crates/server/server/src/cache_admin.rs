@@ -1,10 +1,11 @@
-//! The cache on the control socket: status and purges.
+//! The cache on the control socket: status, lists and purges.
 
 use std::fmt;
+use std::time::SystemTime;
 
-use apus_cache::policy::KeyRules;
+use apus_cache::policy::{KeyRules, RequestKey, StoredResponse, Timestamp};
 use apus_cache::service::{Cache, PurgeRequest};
-use apus_cache::store::{CacheStatistics, PurgeSelector};
+use apus_cache::store::{CacheStatistics, PurgeSelector, StoredObjects};
 use apus_control::PurgeScope;
 use apus_http::path::InvalidPath;
 use serde_json::{Value, json};
@@ -142,6 +143,39 @@ impl From<InvalidPath> for PurgeError {
     fn from(error: InvalidPath) -> Self {
         Self::Path(error)
     }
+}
+
+/// A list of stored responses as JSON. Of their keys it has the URL only: the rest may be secrets of clients.
+pub(crate) fn list(stored: &StoredObjects) -> Value {
+    let now = Timestamp::from(SystemTime::now());
+    let objects = stored.objects.iter().map(|object| {
+        let response = StoredResponse::decode(&object.metadata.policy).ok();
+        let response = response.as_ref();
+        let field = |name: &str| {
+            let value = response.and_then(|response| response.headers().get(name));
+            value.map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        let tags = object.tags.iter().map(|tag| String::from_utf8_lossy(tag));
+        json!({
+            "site": &**object.key.site(),
+            "url": RequestKey::uri_of(object.key.bytes()),
+            "status": response.map(|response| response.status().as_u16()),
+            "content_type": field("content-type"),
+            "bytes": object.bytes,
+            "length": object.length,
+            "age_seconds": response.map(|response| response.age(now)),
+            "fresh_seconds": response.map(|response| response.ttl(now)),
+            "is_fresh": response.is_some_and(|response| response.is_fresh(now) && !object.is_purged_softly),
+            "is_variant": object.is_variant,
+            "in_memory": object.in_memory,
+            "hits": object.hits,
+            "tags": tags.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "responses": objects.collect::<Vec<_>>(),
+        "is_complete": stored.is_complete,
+    })
 }
 
 /// The status of the cache as JSON.

@@ -52,7 +52,13 @@ fn entries(value: &Value) -> String {
         };
         let time = entry.get("time").and_then(Value::as_u64).unwrap_or(0);
         let ago = duration(now.saturating_sub(time));
-        let error = text("error");
+        // Mistakes of a configuration have many lines, and the first one says what it is about.
+        let error = entry.get("error").and_then(Value::as_str);
+        let error = without_controls(
+            error
+                .and_then(|text| text.lines().next())
+                .unwrap_or_default(),
+        );
         let outcome = if error.is_empty() {
             String::new()
         } else {

@@ -10,7 +10,7 @@ use apus_server::ListenArgument;
 use apus_server::control::OperatorRole;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::bench::BenchArguments;
@@ -815,6 +815,36 @@ Examples:
   apus cache warm urls.txt                            one URL per line, or a sitemap
   apus cache warm https://example.com/sitemap.xml     a sitemap or an index of sitemaps")]
     Warm(WarmArguments),
+    /// List the largest stored responses, or those for a URL, a prefix or a tag
+    #[command(after_long_help = "\
+Examples:
+  apus cache list                                     the largest ones
+  apus cache list --url https://example.com/news      all variants of one URL
+  apus cache list --tag product-7 --most 1000 --json")]
+    List(CacheListArguments),
+}
+
+/// Arguments of `apus cache list`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("scope").args(["url", "prefix", "tag"])))]
+pub(crate) struct CacheListArguments {
+    /// Responses for this URL, with all their variants
+    #[arg(long, value_hint = ValueHint::Url)]
+    pub(crate) url: Option<String>,
+    /// Responses for all URLs that begin with this one
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) prefix: Option<String>,
+    /// Responses with this tag in Surrogate-Key, xkey or Cache-Tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
+    /// Only responses of the site with this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Option<String>,
+    /// How many, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) most: u64,
+    #[command(flatten)]
+    pub(crate) server: BanServer,
 }
 
 /// Arguments of `apus cache warm`.

@@ -29,6 +29,7 @@ mod arguments;
 mod ban_commands;
 mod bench;
 mod bench_compare;
+mod cache_list;
 mod certificate_commands;
 mod config_commands;
 mod drain_wait;
@@ -158,6 +159,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Limit(command) => limit_commands::run(command),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
+        CliCommand::Cache(CacheCommand::List(arguments)) => cache_list::run(arguments),
         CliCommand::Cert(command) => certificate_commands::run(command),
         CliCommand::Explain(arguments) => run_explain(arguments),
         CliCommand::SignUrl(arguments) => sign_url::run(&arguments),

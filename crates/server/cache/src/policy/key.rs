@@ -268,6 +268,21 @@ impl RequestKey {
         self.uri().len()
     }
 
+    /// The URI of the target of a key, from its bytes. The other parts, which may be secrets of a client, are left out.
+    pub fn uri_of(bytes: &[u8]) -> String {
+        // They begin with a letter and a length, which contains a NUL; no target contains one.
+        let uri = match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => bytes.get(..end.saturating_sub(1)).unwrap_or_default(),
+            None => bytes,
+        };
+        let (scheme, rest) = uri.split_first().unwrap_or((&b'*', b""));
+        format!(
+            "{}{}",
+            scheme_of(*scheme),
+            rest.trim_ascii_start().escape_ascii()
+        )
+    }
+
     /// The key of a target without a request, for purges and invalidation.
     pub fn of_uri(rules: &KeyRules, scheme: &str, authority: &str, target: &str) -> Self {
         let (path, query) = match target.split_once('?') {
@@ -290,16 +305,21 @@ impl RequestKey {
     }
 }
 
+/// The beginning of a URI by that of a key.
+fn scheme_of(first: u8) -> &'static str {
+    match first {
+        b's' => "https://",
+        b'h' => "http://",
+        _ => "//",
+    }
+}
+
 /// The target as a URI, followed by the printable part of the rest.
 impl fmt::Display for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri = self.uri();
         let (scheme, rest) = uri.split_first().unwrap_or((&b'*', b""));
-        f.write_str(match scheme {
-            b's' => "https://",
-            b'h' => "http://",
-            _ => "//",
-        })?;
+        f.write_str(scheme_of(*scheme))?;
         write!(f, "{}", rest.trim_ascii_start().escape_ascii())?;
         let others = self.bytes.get(uri.len()..).unwrap_or_default();
         if others.is_empty() {

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::store::{CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreSettings};
+use crate::store::{
+    CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreSettings, StoredObjects,
+};
 use tokio::sync::Semaphore;
 
 use super::purge::PurgeRequest;
@@ -53,6 +55,11 @@ impl Cache {
     /// until `deadline`. Blocks.
     pub fn count(&self, purges: &[PurgeRequest], deadline: Instant) -> PurgeCount {
         self.0.store.count(purges, deadline)
+    }
+
+    /// The largest stored responses that one of the purges would apply to, at most this many. Reads the disk, until `deadline`. Blocks.
+    pub fn list(&self, purges: &[PurgeRequest], most: usize, deadline: Instant) -> StoredObjects {
+        self.0.store.list(purges, most, deadline)
     }
 
     /// Removes stored responses, or makes them stale. It takes effect immediately; the receipt

@@ -52,7 +52,10 @@ fn apply_to_table(table: &mut dyn TableLike, key: &[String], value: &Json) -> Re
     };
     if !rest.is_empty() {
         if table.get(name).is_none() {
-            table.insert(name, Item::Table(Table::new()));
+            let mut new = Table::new();
+            // A heading without keys of its own would only be in the way.
+            new.set_implicit(true);
+            table.insert(name, Item::Table(new));
         }
         let item = table.get_mut(name).ok_or("it is not there")?;
         return apply(item, rest, value);
@@ -220,6 +223,12 @@ root = \"other\"
                 json!({ "X-A": ["b", 1.5, true] }),
                 "root = \"other\"\n",
                 "root = \"other\"\n\n[sites.headers]\nset = { X-A = [\"b\", 1.5, true] }\n",
+            ),
+            (
+                &["sites", "1", "headers", "set", "X-A"],
+                json!("b"),
+                "root = \"other\"\n",
+                "root = \"other\"\n\n[sites.headers.set]\nX-A = \"b\"\n",
             ),
             (
                 &["sites", "shop", "root"],

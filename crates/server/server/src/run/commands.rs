@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use apus_config::ServerPlan;
 use apus_control::{
-    ControlRequest, ControlResponse, MaintenanceChange, NodeChange, PurgeScope, add_engine_metrics,
+    ControlRequest, ControlResponse, LogLevelName, MAX_LISTED_RESPONSES, MaintenanceChange,
+    NodeChange, PurgeScope, add_engine_metrics,
 };
 use apus_metrics::{MetricFormat, MetricSamples};
 use serde_json::{Value, json};
-use tracing::info;
+use tracing::{error, info};
 
 use super::ControlThread;
 use super::config_commands::ConfigChange;
@@ -21,6 +22,9 @@ use crate::upstream_admin;
 
 /// How long a purge counts what it is going to remove.
 const COUNTING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest change of the level of the log by command, in seconds.
+const MAX_LOG_LEVEL_SECONDS: u64 = 24 * 3600;
 
 impl ControlThread {
     /// Does what is asked; `None`: to stop, which comes after the responses to others.
@@ -44,6 +48,12 @@ impl ControlThread {
             } => respond(self.change_node(group, node, *change)),
             ControlRequest::CachePurge { site, what, soft } => {
                 respond(self.purge(site.as_deref(), what, *soft).await)
+            }
+            ControlRequest::CacheList { site, what, most } => {
+                respond(self.list_cache(site.as_deref(), what, *most).await)
+            }
+            ControlRequest::LogLevel { level, seconds } => {
+                respond(self.change_log_level(*level, *seconds))
             }
             ControlRequest::RenewCertificate { name } => respond(self.renew_certificate(name)),
             ControlRequest::Traffic { seconds, anew } => {
@@ -170,6 +180,66 @@ impl ControlThread {
         }))
     }
 
+    async fn list_cache(
+        &self,
+        site: Option<&str>,
+        what: &PurgeScope,
+        most: u64,
+    ) -> Result<Value, String> {
+        let meant = cache_admin::check_url(&self.loaded.config, what)
+            .and_then(|()| cache_admin::purges(&self.loaded.cached, site, what, false))
+            .map_err(|error| error.to_string())?;
+        let cache = self.loader.cache();
+        let cache = cache.ok_or_else(|| PurgeError::Off.to_string())?;
+        let most = usize::try_from(most.min(MAX_LISTED_RESPONSES)).unwrap_or(usize::MAX);
+        let deadline = Instant::now() + COUNTING_PATIENCE;
+        let list = move || cache_admin::list(&cache.list(&meant, most, deadline));
+        let listed = tokio::task::spawn_blocking(list).await;
+        listed.map_err(|error| error.to_string())
+    }
+
+    /// Changes the level of the log for a time.
+    fn change_log_level(
+        &mut self,
+        level: Option<LogLevelName>,
+        seconds: u64,
+    ) -> Result<Value, String> {
+        if seconds > MAX_LOG_LEVEL_SECONDS {
+            return Err(format!(
+                "the level can be changed for {MAX_LOG_LEVEL_SECONDS} seconds at most: a change of `log_level` lasts longer"
+            ));
+        }
+        let until = Instant::now() + Duration::from_secs(seconds);
+        self.other_log_level = level.map(|level| (level, until));
+        self.apply_log_level()?;
+        Ok(json!({ "level": self.log_level(), "seconds_left": level.map(|_| seconds) }))
+    }
+
+    /// Returns to the level of the configuration when the time of another one is over.
+    pub(super) fn end_log_level(&mut self) {
+        let is_over = |(_, until): (_, Instant)| Instant::now() >= until;
+        if self.other_log_level.is_some_and(is_over) {
+            self.other_log_level = None;
+            match self.apply_log_level() {
+                Ok(()) => info!(
+                    level = self.log_level(),
+                    "the log has its level of the configuration again"
+                ),
+                Err(error) => error!(error, "the level of the log cannot be changed"),
+            }
+        }
+    }
+
+    pub(super) fn apply_log_level(&self) -> Result<(), String> {
+        let set = self.logging.set_level(Some(self.log_level()));
+        set.map_err(|error| error.to_string())
+    }
+
+    fn log_level(&self) -> &'static str {
+        let other = self.other_log_level.map(|(level, _)| level.name());
+        other.unwrap_or(self.loaded.log_level)
+    }
+
     fn renew_certificate(&self, name: &str) -> Result<Value, String> {
         match self.certificates.renew(name) {
             0 => Err(format!(
@@ -235,6 +305,7 @@ impl ControlThread {
                 self.loader.challenges_status(&self.loaded.config),
             ),
             ("bots", bots(&self.loaded.config)),
+            ("log_level", self.log_level().into()),
             ("config", self.changes.trial_status(&self.totals())),
             ("counts_traffic", self.traffic.is_counting().into()),
             ("bans", self.bans.status()),

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_access::{Bans, Glitches};
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
-    BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime,
-    socket_path,
+    BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
+    LogLevelName, StartTime, socket_path,
 };
 use apus_http::ResponseMemory;
 use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
@@ -194,12 +194,15 @@ struct ControlThread {
     access_logs: AccessLogs,
     log_writer: LogWriterHandle,
     logging: ApplicationLog,
+    /// Another level of the log than that of the configuration, and until when.
+    other_log_level: Option<(LogLevelName, Instant)>,
 }
 
 /// The parts of the current plan that a reload compares.
 struct RunningPlan {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
+    log_level: &'static str,
     groups: Vec<GroupPlan>,
     pools: Vec<WorkerPoolPlan>,
     cached: Vec<CachedHandler>,
@@ -360,6 +363,7 @@ impl ControlThread {
             loaded: RunningPlan {
                 control_socket,
                 stop_timeout,
+                log_level,
                 groups,
                 pools,
                 cached,
@@ -395,6 +399,7 @@ impl ControlThread {
             access_logs,
             log_writer: writer.spawn(),
             logging,
+            other_log_level: None,
         })
     }
 
@@ -411,6 +416,7 @@ impl ControlThread {
                     (self.return_memory)();
                     self.glitches.tick(&self.engine);
                     self.audit.tick().await;
+                    self.end_log_level();
                     let is_counted = self.loaded.config.global.metrics.is_some();
                     let totals = is_counted.then(|| self.totals());
                     self.changes.note(totals);
@@ -595,7 +601,7 @@ impl ControlThread {
         if (self.account.as_ref()).is_some_and(|started| *started != loaded.account) {
             warnings += "another `user` or `group` needs a restart\n";
         }
-        self.logging.set_level(Some(loaded.log_level))?;
+        let log_level = loaded.log_level;
         if let Err(error) = self.admin.apply(loaded.config.global.admin.as_ref()) {
             self.loader.pools().retain(&self.loaded.pools).await;
             return Err(ServeError::start(error, &loaded.listening));
@@ -612,6 +618,10 @@ impl ControlThread {
         ResponseMemory::of_process().set_limit(loaded.response_memory);
         warnings += &self.put_pools_in_force(pools, before).await;
         self.loaded.stop_timeout = stop_timeout;
+        self.loaded.log_level = log_level;
+        if let Err(error) = self.apply_log_level() {
+            warnings += &format!("the level of the log stays as it was: {error}\n");
+        }
         self.loaded.cached = loaded.cached;
         let folder_has_changed = self.loader.certificate_store(&loaded.config)
             != self.loader.certificate_store(&self.loaded.config)

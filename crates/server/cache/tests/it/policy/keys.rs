@@ -336,6 +336,8 @@ fn the_variants_prefix_matches_one_target_only() {
         };
         let uri = RequestKey::of_uri(&rules, "https", "example.com", "/");
         let prefix = rules.variants_of(&uri).unwrap();
+        let shown = RequestKey::uri_of(of("/H?C=secret", "secret").bytes());
+        assert_eq!(shown, "https://example.com/H?C=secret");
         for value in ["", "1", "a long one"] {
             assert!(of("/", value).bytes().starts_with(&prefix), "{value}");
         }
@@ -346,6 +348,8 @@ fn the_variants_prefix_matches_one_target_only() {
     let plain = KeyRules::default();
     let uri = RequestKey::of_uri(&plain, "https", "example.com", "/");
     assert_eq!(plain.variants_of(&uri), None);
+    assert_eq!(RequestKey::uri_of(uri.bytes()), "https://example.com/");
+    assert_eq!(RequestKey::uri_of(b""), "//");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! token.
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::{
     MINUTE, cached_on_disk, configured, configured_with, get, is_hit, numbered, requests_to,
@@ -296,4 +297,69 @@ fn purged_responses_do_not_return_after_a_crash() {
             assert_eq!(front.get(target).text(), "answer 2", "{what:?} {target}");
         }
     }
+}
+
+/// The stored responses that `apus cache list` shows, by URL.
+fn listed(front: &Front, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["cache", "list", "--json"], arguments].concat();
+    let (out, _) = front.home.expect(&arguments, 0);
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert!(!out.contains("what-nobody-may-see"), "{out}");
+    let mut responses = value["responses"].as_array().unwrap().clone();
+    responses.sort_by_key(|one| one["url"].to_string());
+    responses
+}
+
+fn listed_urls(front: &Front, arguments: &[&str]) -> Vec<String> {
+    let listed = listed(front, arguments).into_iter();
+    listed
+        .map(|one| one["url"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn apus_cache_list_shows_what_is_stored_in_memory_and_on_disk() {
+    let origin = tagged();
+    let mut front = configured_with(&origin, "cache = { key.headers = \"x-tenant\" }")
+        .global("cache = { dir = \"cache\", size = 512 }")
+        .serve();
+    assert_eq!(listed_urls(&front, &[]), Vec::<String>::new());
+    for target in TARGETS {
+        get(&front, target, "X-Tenant: what-nobody-may-see\r\n");
+    }
+    let all = TARGETS.map(|target| format!("http://localhost{target}"));
+    wait_until("all are stored", || listed_urls(&front, &[]) == all);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            front.home.expect(&["stop"], 0);
+            front.apus.wait();
+            front.apus = front.home.serve(&[]);
+            wait_until("the disk is searched", || listed_urls(&front, &[]) == all);
+        }
+        let urls = |arguments: &[&str]| listed_urls(&front, arguments);
+        assert_eq!(urls(&["--tag", "one"]).len(), 3);
+        let one = "http://localhost/a/1";
+        assert_eq!(urls(&["--url", one]), [one]);
+        assert_eq!(urls(&["--prefix", "http://localhost/a/"]).len(), 3);
+        assert_eq!(urls(&["--most", "2"]).len(), 2);
+        let found = &listed(&front, &["--url", one])[0];
+        assert_eq!(
+            (&found["status"], &found["is_fresh"]),
+            (&200.into(), &true.into())
+        );
+        assert_eq!(found["in_memory"], !is_restarted);
+        assert_eq!(found["tags"], serde_json::json!(["all", "one"]));
+    }
+    front.home.expect(&["cache", "purge", "--all", "--soft"], 0);
+    get(&front, "/ab", "X-Tenant: other\r\n");
+    let fresh = || {
+        listed(&front, &[])
+            .iter()
+            .filter(|one| one["is_fresh"] == true)
+            .count()
+    };
+    wait_until("only one is fresh", || fresh() == 1);
+    front.home.expect(&["cache", "purge", "--tag", "one"], 0);
+    let (ab, a2) = (all[3].clone(), all[2].clone());
+    assert_eq!(listed_urls(&front, &[]), [a2, ab.clone(), ab]);
 }

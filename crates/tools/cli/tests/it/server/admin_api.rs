@@ -206,6 +206,22 @@ fn roles_say_who_may_do_what() {
         ),
         ("POST /api/v1/reload", None, [403, 200, 200, 403]),
         ("GET /api/v1/audit", None, [403, 403, 200, 403]),
+        ("GET /api/v1/cache/responses", None, [403, 422, 422, 403]),
+        (
+            "GET /api/v1/cache/responses?url=http://a/&tag=x",
+            None,
+            [403, 422, 422, 403],
+        ),
+        (
+            "PUT /api/v1/log-level",
+            Some(json!({ "level": "debug" })),
+            [403, 200, 200, 403],
+        ),
+        (
+            "PUT /api/v1/log-level",
+            Some(json!({ "level": "loud" })),
+            [403, 422, 422, 422],
+        ),
         ("GET /api/v1/config", None, [403, 403, 200, 403]),
         (
             "POST /api/v1/config/check",
@@ -460,4 +476,23 @@ fn a_file_of_accounts_with_mistakes_stops_the_start_with_all_of_them() {
     );
     let (_, error) = home.expect(&["check", "apus.toml"], 1);
     assert!(error.contains("`admin_accounts` has no effect"), "{error}");
+}
+
+#[test]
+fn the_level_of_the_log_is_changed_for_a_time() {
+    let (test, tokens) = ApiTest::new(&[&["ops", "--role", "operate", "--token"]]);
+    let set = |body: Value| test.ask("PUT /api/v1/log-level", &tokens[0], Some(body));
+    let level = || test.ask("GET /api/v1/status", &tokens[0], None).1["log_level"].take();
+    assert_eq!(level(), "info");
+    let (_, answer) = set(json!({ "level": "debug" }));
+    assert_eq!(answer, json!({ "level": "debug", "seconds_left": 600 }));
+    // A reload does not end it.
+    let (status, _) = test.ask("POST /api/v1/reload", &tokens[0], None);
+    assert_eq!((status, level()), (200, json!("debug")));
+    let (_, answer) = set(json!({}));
+    assert_eq!(answer, json!({ "level": "info", "seconds_left": null }));
+    assert_eq!(set(json!({ "level": "trace", "seconds": 90_000 })).0, 422);
+    // The time is over at once, and looked at every few seconds.
+    set(json!({ "level": "error", "seconds": 0 }));
+    wait_until("the level of the configuration", || level() == "info");
 }
