@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use apus_cache::policy::{KeyRules, RequestKey, StoredResponse, Timestamp};
 use apus_cache::service::{Cache, PurgeRequest};
-use apus_cache::store::{CacheStatistics, PurgeSelector, StoredObjects};
+use apus_cache::store::{CacheStatistics, PurgeSelector, StoreListing};
 use apus_control::PurgeScope;
 use apus_http::path::InvalidPath;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ impl From<InvalidPath> for PurgeError {
 }
 
 /// A list of stored responses as JSON. Of their keys it has the URL only: the rest may be secrets of clients.
-pub(crate) fn list(stored: &StoredObjects) -> Value {
+pub(crate) fn list(stored: &StoreListing) -> Value {
     let now = Timestamp::from(SystemTime::now());
     let objects = stored.objects.iter().map(|object| {
         let response = StoredResponse::decode(&object.metadata.policy).ok();

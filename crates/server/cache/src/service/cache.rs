@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::store::{
-    CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreSettings, StoredObjects,
+    CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreListing, StoreSettings,
 };
 use tokio::sync::Semaphore;
 
@@ -58,7 +58,7 @@ impl Cache {
     }
 
     /// The largest stored responses that one of the purges would apply to, at most this many. Reads the disk, until `deadline`. Blocks.
-    pub fn list(&self, purges: &[PurgeRequest], most: usize, deadline: Instant) -> StoredObjects {
+    pub fn list(&self, purges: &[PurgeRequest], most: usize, deadline: Instant) -> StoreListing {
         self.0.store.list(purges, most, deadline)
     }
 

@@ -14,7 +14,7 @@ use super::{Store, locked};
 
 /// An object of a list.
 #[derive(Clone, Debug)]
-pub struct StoredObject {
+pub struct StoreEntry {
     /// Its primary key.
     pub key: StoreKey,
     /// Its metadata.
@@ -37,16 +37,16 @@ pub struct StoredObject {
 
 /// A list of objects.
 #[derive(Clone, Debug, Default)]
-pub struct StoredObjects {
+pub struct StoreListing {
     /// The largest first.
-    pub objects: Vec<StoredObject>,
+    pub objects: Vec<StoreEntry>,
     /// Whether no larger one is missing.
     pub is_complete: bool,
 }
 
 impl Store {
     /// The largest objects that one of the purges would apply to, at most this many. Reads their files on disk, until `deadline`. Blocks.
-    pub fn list(&self, purges: &[PurgeRequest], most: usize, deadline: Instant) -> StoredObjects {
+    pub fn list(&self, purges: &[PurgeRequest], most: usize, deadline: Instant) -> StoreListing {
         let meant = Purges::new(0);
         for purge in purges {
             meant.add(purge);
@@ -81,15 +81,15 @@ impl Store {
         objects.extend(on_disk.into_iter().map(of_disk));
         objects.sort_by_key(|object| Reverse(object.bytes));
         objects.truncate(most);
-        StoredObjects {
+        StoreListing {
             objects,
             is_complete,
         }
     }
 }
 
-fn of_memory((bytes, object): (u64, Arc<Object>)) -> StoredObject {
-    StoredObject {
+fn of_memory((bytes, object): (u64, Arc<Object>)) -> StoreEntry {
+    StoreEntry {
         key: object.key().clone(),
         metadata: ObjectMetadata::clone(&object.metadata()),
         tags: object.tags().to_vec(),
@@ -102,9 +102,9 @@ fn of_memory((bytes, object): (u64, Arc<Object>)) -> StoredObject {
     }
 }
 
-fn of_disk(candidate: DiskCandidate) -> StoredObject {
+fn of_disk(candidate: DiskCandidate) -> StoreEntry {
     let DiskCandidate { record, bytes } = candidate;
-    StoredObject {
+    StoreEntry {
         key: record.key,
         metadata: record.new.metadata,
         tags: record.new.tags,

@@ -58,7 +58,7 @@ pub use encoded_forms::ENCODED_FORMS;
 pub use fill::{ObjectFiller, UnwantedBytesError};
 pub use intervals::Intervals;
 pub use key::StoreKey;
-pub use list::{StoredObject, StoredObjects};
+pub use list::{StoreEntry, StoreListing};
 pub use metadata::{NewObject, ObjectMetadata};
 pub use object::Object;
 use pending::PendingRequest;
