@@ -18,6 +18,7 @@
 //!   same code for both protocols.
 //! - `fcgi`: the same for an application over FastCGI, which gets CGI parameters and sends a CGI header block.
 //! - `exchange`, `origin_exchange`: a request over an idle connection as one state machine.
+//! - `url_client`: whole requests to URLs, for what is not of a client, such as certificate authorities.
 //! - `failure`: why a request failed, in which phase, and whether it can be sent again.
 //!
 //! # Decisions
@@ -52,6 +53,8 @@ mod tls;
 #[path = "tls_off.rs"]
 mod tls;
 mod upload;
+#[cfg(feature = "tls")]
+mod url_client;
 
 pub use self::connect::{OriginConnection, connect};
 pub use self::connection_return::ConnectionReturn;
@@ -66,5 +69,7 @@ pub use self::origin_exchange::OriginExchange;
 pub use self::streams::MultiplexedClient;
 #[cfg(feature = "tls")]
 pub use self::tls::{ClientTlsSettings, Tls};
+#[cfg(feature = "tls")]
+pub use self::url_client::{UrlClient, UrlRequest, UrlRequestError, UrlResponse};
 
 pub(crate) use self::message::refuses_body;

@@ -187,6 +187,20 @@ impl HistogramReading {
         classic
     }
 
+    /// The buckets as OpenTelemetry's exponential histograms have them: the scale, the index of the first bucket, and counts from there on.
+    pub fn exponential(&self) -> (i32, i32, Vec<u64>) {
+        let first = self.buckets.iter().position(|count| *count > 0);
+        let last = self.buckets.iter().rposition(|count| *count > 0);
+        let (Some(first), Some(last)) = (first, last) else {
+            return (SCHEMA, 0, Vec::new());
+        };
+        // Bucket 0 begins there at 1 s, and ends here at 1 s.
+        let begin = i32::try_from(first).unwrap_or(i32::MAX);
+        let offset = begin + FIRST_EXPONENT * PER_DOUBLING - 1;
+        let counts = self.buckets.get(first..=last).unwrap_or_default();
+        (SCHEMA, offset, counts.to_vec())
+    }
+
     /// What follows the last classic bound.
     fn rest(&self, begin: usize) -> u64 {
         let counts = self.buckets.get(begin..).unwrap_or_default();

@@ -20,7 +20,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::http_client::{UrlClient, UrlRequest, UrlRequestError, UrlResponse};
+use apus_client::{UrlClient, UrlRequest, UrlRequestError, UrlResponse};
 
 /// The largest file of root certificates, in bytes.
 const LARGEST_ROOTS: u64 = 16 << 20;

@@ -15,7 +15,7 @@
 //! - `challenges`, `service`, `dns_publisher`: the responses to `http-01`, `tls-alpn-01` and `dns-01`. `dns`: dynamic
 //!   updates (`update`), delegation and name servers (`lookup`), acme-dns and webhooks (`http`).
 //! - `on_demand`, `permission`: names that are first seen in a handshake, and the limits of clients and sites.
-//! - `http_client`: requests to URLs, by apus-client; to the authority (`authority_client`), and to servers of the operator
+//! - requests to URLs are those of `apus_client::UrlClient`: to the authority (`authority_client`), and to servers of the operator
 //!   (`operator_request`).
 //! - `reachability`, `authority_client`: when nothing is asked of an authority, because of DNS, the clock, the disk or
 //!   `Retry-After`.
@@ -57,7 +57,6 @@ mod challenges;
 mod dns;
 mod dns_publisher;
 mod http3_secret;
-mod http_client;
 mod import;
 mod inventory;
 mod issue;

@@ -7,8 +7,8 @@ use apus_http::{HeaderName, HeaderValue, Headers, Method};
 use http::Uri;
 use serde_json::Value;
 
-use crate::http_client::{UrlClient, UrlRequest};
 use crate::issue_error::{IssueError, causes};
+use apus_client::{UrlClient, UrlRequest};
 
 /// The most characters of a server's response in an error message.
 const MAX_LINE: usize = 200;

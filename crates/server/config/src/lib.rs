@@ -76,7 +76,7 @@ pub use origin_handle::OriginHandle;
 pub use plan::{
     AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin, FilesPlan,
     FilesRoot, GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel,
-    OnDemandPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    OnDemandPlan, OtlpPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 pub use plan_changes::changes;
 pub use reference::reference;

@@ -28,6 +28,7 @@ use apus_sites::{
     BrowserChallenge, ForceHttps, Hsts, LocationPattern, LocationSettings, Maintenance,
     ReturnHandler, Rules, ServerName,
 };
+use apus_telemetry::OtlpSettings;
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
@@ -104,6 +105,17 @@ pub struct GlobalPlan {
     pub state_folder: Option<PathBuf>,
     /// The file of the secrets of TLS connections.
     pub tls_key_log: Option<PathBuf>,
+    /// The collector of metrics.
+    pub otlp: Option<OtlpPlan>,
+}
+
+/// A collector of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpPlan {
+    /// How it is reached.
+    pub settings: OtlpSettings,
+    /// The time between two messages.
+    pub interval: Duration,
 }
 
 /// The address of the operator.

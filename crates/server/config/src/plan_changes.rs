@@ -168,6 +168,7 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         geo_databases,
         state_folder,
         tls_key_log,
+        otlp,
         ..
     } = global;
     let Limits {
@@ -245,5 +246,6 @@ fn keys(global: &GlobalPlan) -> Vec<(&'static str, String)> {
         ("geo_databases", written(geo_databases)),
         ("state_folder", written(state_folder)),
         ("tls_key_log", written(tls_key_log)),
+        ("otlp", written(otlp)),
     ]
 }

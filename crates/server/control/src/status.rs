@@ -24,6 +24,11 @@ impl StartTime {
         }
     }
 
+    /// As the clock of the system said.
+    pub fn time(self) -> SystemTime {
+        self.at
+    }
+
     /// In seconds since 1970.
     pub(crate) fn unix_seconds(self) -> f64 {
         let since = self.at.duration_since(SystemTime::UNIX_EPOCH);

@@ -13,7 +13,7 @@
 //!   a folder without a file.
 //! - `certificate_admin`, `certificate_report`, `upstream_admin`, `cache_admin`, `site_admin`, `warm`, `pool_status`: what
 //!   commands do through the control socket. `maintenance`: sites in maintenance by command. `ban_control`, `ban_lists`: bans of clients, and files of networks. `glitch_control`: what clients do wrong. `quota_control`:
-//!   what quotas have counted. `limit_admin`: limits for commands. `traffic_lease`: until when requests are counted for `apus status --top`. `audit_log`: who changed what. `config_change`: changes of the configuration that are tried, and its versions. `state_folder`, `saved_file`: what is remembered over restarts.
+//!   what quotas have counted. `limit_admin`: limits for commands. `otlp_export`: metrics for a collector. `traffic_lease`: until when requests are counted for `apus status --top`. `audit_log`: who changed what. `config_change`: changes of the configuration that are tried, and its versions. `state_folder`, `saved_file`: what is remembered over restarts.
 //!
 //! # Decisions
 //!
@@ -54,6 +54,7 @@ mod limit_admin;
 mod load;
 pub mod local_ca;
 mod maintenance;
+mod otlp_export;
 mod pool_status;
 mod privileges;
 mod quota_control;

@@ -24,10 +24,13 @@ use super::description::TypeDescription;
 use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
 use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
-use super::string_type::acme::{EmailText, ExternalKey, ProviderText, StorageAddress};
+use super::string_type::acme::{
+    EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
+};
 use super::string_type::origin::{DnsServer, Domain, FetchUrl, GroupName};
 use super::string_type::{
-    BotHost, FileMode, IdentityFieldName, ListenSpec, NetworkText, SiteHost, SitePath, TimeZoneName,
+    BotHost, FieldName, FileMode, IdentityFieldName, ListenSpec, NetworkText, SiteHost, SitePath,
+    TimeZoneName,
 };
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
@@ -46,6 +49,7 @@ pub(super) use tls::{
 use upstream::Upstream;
 
 const YEAR: u64 = 31_536_000;
+const HOUR: u64 = 3_600;
 
 keys! {
     /// A configuration file.
@@ -145,8 +149,10 @@ keys! {
         /// The file of accounts that may use the API at `admin_listen`, as `apus admin account` writes them. Without it, only a session by
         /// `apus admin login` may. A changed file is used within seconds.
         admin_accounts: FilePath,
-        /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen`.
+        /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen` or `otlp`.
         metrics: Switch<SiteMetricKeys> = Switch::Off,
+        /// Pushes metrics to a collector by the OpenTelemetry protocol.
+        otlp: Otlp,
         /// Memory for small static files, per worker, in MB; the sites and locations with files
         /// share it evenly. The same amount again holds compressed variants, for all workers.
         static_cache_size: Megabytes<0, 1_000_000> = Megabytes::new(64),
@@ -290,6 +296,36 @@ keys! {
     pub(super) struct SiteMetricKeys {
         /// How many sites have series of their own: those with most requests, which keep them. The others together are the site `other`.
         sites: Int<1, 100_000> = Int(100),
+    }
+}
+
+keys! {
+    /// A collector of OpenTelemetry. What it does not accept is lost and counted (`apus_otlp_messages`), and holds up nobody.
+    pub(super) struct Otlp {
+        /// Its URL, as `"http://127.0.0.1:4318"`. Over HTTP, `/v1/metrics` follows.
+        endpoint [required]: WebUrl,
+        /// How it is spoken to.
+        protocol: OtlpProtocolName = OtlpProtocolName::HttpProtobuf,
+        /// Fields of each request, as `{ Authorization = "Bearer ${TOKEN}" }`.
+        headers: Map<FieldName, SecretText> = Map::default(),
+        /// The time between two messages, in seconds.
+        interval: Seconds<1, HOUR> = Seconds::new(60),
+        /// What the server is called there (`service.name`).
+        service_name: Text = Text("apus".to_owned()),
+        /// Certificates of the authorities for the collector, PEM. By default those that the system trusts.
+        ca: FilePath,
+    }
+}
+
+choices! {
+    /// A protocol of collectors, by its name in `OTEL_EXPORTER_OTLP_PROTOCOL`.
+    pub(crate) OtlpProtocolName: "a protocol of OpenTelemetry" {
+        /// Protobuf over HTTP/1.1.
+        HttpProtobuf = "http/protobuf",
+        /// JSON over HTTP/1.1.
+        HttpJson = "http/json",
+        /// gRPC over HTTP/2.
+        Grpc = "grpc",
     }
 }
 

@@ -198,7 +198,7 @@ pub(super) fn metrics(
 ) -> Option<SiteMetricsPlan> {
     let keys = if global.metrics.given {
         global.metrics.table(&global.metrics.span, reader)
-    } else if global.admin_listen.0.is_empty() {
+    } else if global.admin_listen.0.is_empty() && global.otlp.is_none() {
         None
     } else {
         Switch::On.table(&global.metrics.span, reader)

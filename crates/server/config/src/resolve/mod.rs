@@ -18,6 +18,7 @@ mod layers;
 mod limits;
 mod listen;
 mod maps;
+mod otlp;
 mod php;
 mod proxy;
 mod proxy_loops;
@@ -51,7 +52,7 @@ use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
     AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, GlitchPlan, GlobalPlan,
-    ListenerPlan, ServerPlan, SitePlan, UpstreamPlan,
+    ListenerPlan, OtlpPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 use super::raw;
 use super::source::{Setting, SourceSpan};
@@ -113,11 +114,13 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         listen::check_control_socket(control, &file.sites.0, reader);
     }
     let admin = admin::plan(&raw_global, &file.sites.0, reader);
+    let otlp = otlp::plan(&raw_global, reader);
     let bans = bans::plan(&raw_global, &file.sites.0, &top, reader)?;
     let glitches = glitches::plan(&raw_global, &file.sites.0, reader);
     let (bots, mut upstreams) = bots::plan(&raw_global, reader);
     let parts = GlobalParts {
         admin,
+        otlp,
         cache: cache.unwrap_or_default(),
         bans,
         glitches,
@@ -213,6 +216,7 @@ struct GlobalDefaults {
 /// Parts of the settings of the whole server that are resolved before.
 struct GlobalParts {
     admin: Option<AdminPlan>,
+    otlp: Option<OtlpPlan>,
     cache: CacheStorePlan,
     bans: BanPlan,
     glitches: GlitchPlan,
@@ -224,6 +228,7 @@ fn global(
     raw: raw::Global,
     GlobalParts {
         admin,
+        otlp,
         cache,
         bans,
         glitches,
@@ -287,6 +292,7 @@ fn global(
         metrics: admin::metrics(&raw, reader),
         control_socket: raw.control_socket.map(|path| path.value.0),
         admin,
+        otlp,
         cache,
         static_cache_bytes: raw.static_cache_size.value.0,
         response_memory_bytes: raw.response_memory.value.0,

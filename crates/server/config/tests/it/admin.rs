@@ -81,3 +81,37 @@ fn mistakes_of_the_address_are_told_with_their_places() {
         }
     }
 }
+
+#[test]
+fn mistakes_of_the_collector_are_told_with_their_places() {
+    let folder = folder();
+    for (lines, expected) in [
+        ("otlp = {}", ["`endpoint`", "apus.toml:2:8"]),
+        (
+            "otlp = { endpoint = \"localhost:4317\" }",
+            ["http://", "apus.toml:2:21"],
+        ),
+        (
+            "otlp = { endpoint = \"http://a\", protocol = \"http\" }",
+            ["http/protobuf", "apus.toml:2:44"],
+        ),
+        (
+            "otlp = { endpoint = \"http://a\", headers = { Content-Type = \"a\" } }",
+            ["set by the protocol", "apus.toml:2:45"],
+        ),
+        (
+            "otlp = { endpoint = \"https://a\", ca = \"none.pem\" }",
+            ["none.pem", "apus.toml:2:39"],
+        ),
+    ] {
+        let text = format!("[global]\n{lines}\n{SITE}");
+        let mistakes = parse_in(folder.path(), &text).unwrap_err().to_string();
+        for part in expected {
+            assert!(mistakes.contains(part), "no {part} in {mistakes}");
+        }
+    }
+    let text = format!("[global]\notlp = {{ endpoint = \"http://a:4318\" }}\n{SITE}");
+    let global = parse_in(folder.path(), &text).unwrap().global;
+    assert_eq!(global.metrics.unwrap().max_sites, 100);
+    assert_eq!(global.otlp.unwrap().interval.as_secs(), 60);
+}

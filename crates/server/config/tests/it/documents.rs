@@ -60,7 +60,7 @@ pub(crate) fn folder() -> TempDir {
 pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<ServerPlan, Diagnostics> {
     config::parse_str(text, "apus.toml", folder, &|name| match name {
         "PORT" => Some("8081".to_owned()),
-        "PURGE_TOKEN" | "REDIS_PASSWORD" => Some("0123456789abcdef".to_owned()),
+        "PURGE_TOKEN" | "REDIS_PASSWORD" | "OTLP_TOKEN" => Some("0123456789abcdef".to_owned()),
         "ACME_DNS_KEY" => Some("MDEyMzQ1Njc4OWFiY2RlZg==".to_owned()),
         _ => None,
     })

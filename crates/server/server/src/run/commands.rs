@@ -1,6 +1,6 @@
 //! What the operator asks of the running server, by a command or by the API.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use apus_config::ServerPlan;
 use apus_control::{
@@ -8,6 +8,7 @@ use apus_control::{
     NodeChange, PurgeScope, add_engine_metrics,
 };
 use apus_metrics::{MetricFormat, MetricSamples};
+use apus_telemetry::MetricsExport;
 use serde_json::{Value, json};
 use tracing::{error, info};
 
@@ -249,6 +250,17 @@ impl ControlThread {
         }
     }
 
+    /// Hands the metrics to what pushes them, if there is a collector.
+    pub(super) fn push_metrics(&self) {
+        if self.otlp.is_running() {
+            self.otlp.send(MetricsExport {
+                samples: self.metrics(),
+                started: self.started.time(),
+                time: SystemTime::now(),
+            });
+        }
+    }
+
     /// The metrics of all parts.
     fn metrics(&self) -> MetricSamples {
         let config = &self.loaded.config;
@@ -260,6 +272,9 @@ impl ControlThread {
         add_engine_metrics(self.started, &self.engine, &mut samples);
         server_metrics::add_server(self.reloads, self.last_failure.is_some(), &mut samples);
         server_metrics::add_logs(&self.log_writer.counts(), &mut samples);
+        if self.otlp.is_running() {
+            server_metrics::add_otlp(self.otlp.counts(), &mut samples);
+        }
         server_metrics::add_certificates(&self.certificates.status(), &mut samples);
         server_metrics::add_certificate_files(config, &mut samples);
         server_metrics::add_upstreams(self.loader.upstreams(), &mut samples);

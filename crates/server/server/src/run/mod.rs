@@ -43,6 +43,7 @@ use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
 use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
+use crate::otlp_export::OtlpExport;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
@@ -183,6 +184,7 @@ struct ControlThread {
     glitches: GlitchControl,
     quotas: QuotaControl,
     admin: AdminServer,
+    otlp: OtlpExport,
     audit: AuditLog,
     changes: ConfigChanges,
     change_watch: Interval,
@@ -231,6 +233,7 @@ enum ServerEvent {
     Bans(BanEvent),
     Quotas,
     WatchChange,
+    PushMetrics,
     ControlRequest(ControlExchange),
 }
 
@@ -332,6 +335,9 @@ impl ControlThread {
         admin
             .apply(config.global.admin.as_ref())
             .map_err(|error| ServeError::start(error, &listening))?;
+        let mut otlp = OtlpExport::default();
+        otlp.apply(config.global.otlp.as_ref())
+            .map_err(ServeError::Runtime)?;
         let urls: Vec<String> = engine
             .status()
             .listening
@@ -389,6 +395,7 @@ impl ControlThread {
             glitches,
             quotas,
             admin,
+            otlp,
             audit,
             changes,
             change_watch: interval(CHANGE_WATCH_INTERVAL),
@@ -427,6 +434,7 @@ impl ControlThread {
                 ServerEvent::Reload => {
                     let _ = self.reload("a signal").await;
                 }
+                ServerEvent::PushMetrics => self.push_metrics(),
                 ServerEvent::WatchChange => self.watch_change().await,
                 ServerEvent::ControlRequest(mut exchange) => {
                     let Some(response) = self.perform(exchange.request(), exchange.by()).await
@@ -457,6 +465,7 @@ impl ControlThread {
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
             event = self.bans.next() => ServerEvent::Bans(event),
             () = self.quotas.next() => ServerEvent::Quotas,
+            () = self.otlp.next() => ServerEvent::PushMetrics,
             _ = self.change_watch.tick(), if self.changes.trial.is_some() => ServerEvent::WatchChange,
         }
     }
@@ -657,6 +666,9 @@ impl ControlThread {
             Some(_) => self.loader.site_metrics().retain(sites),
             None => self.loader.site_metrics().retain([]),
         }
+        if let Err(error) = self.otlp.apply(loaded.config.global.otlp.as_ref()) {
+            warnings += &format!("metrics are pushed as before: {error}\n");
+        }
         self.loaded.texts = texts(self.loader.source(), &loaded.warnings);
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
@@ -743,6 +755,8 @@ impl ControlThread {
             () = self.loader.pools().retain(&[]) => {}
             () = self.signals.stop.next() => {}
         }
+        self.push_metrics();
+        self.otlp.finish().await;
         self.bans.finish().await;
         self.quotas.finish().await;
         self.audit.finish().await;

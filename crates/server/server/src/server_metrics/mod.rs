@@ -16,6 +16,7 @@ use apus_config::{CertificateOrigin, ServerPlan};
 use apus_control::engine_metrics;
 use apus_metrics::{LabelValue, MetricDefinition, MetricSamples, MetricUnit};
 use apus_sites::SITE_METRICS;
+use apus_telemetry::ExportCounts;
 
 pub(crate) use origins::{add_pools, add_upstreams};
 pub(crate) use policy::{add_bans, add_bots, add_challenges, add_glitches, add_limits, add_rules};
@@ -32,6 +33,11 @@ static LOG_LINES: MetricDefinition = MetricDefinition::counter(
     "Lines of access logs that were written, and that were lost because the disk is too slow or full.",
 )
 .labels(&["path", "result"]);
+static OTLP_MESSAGES: MetricDefinition = MetricDefinition::counter(
+    "apus_otlp_messages",
+    "Messages for the collector of OpenTelemetry that it accepted, and that were lost.",
+)
+.labels(&["result"]);
 static EXPIRY: MetricDefinition = MetricDefinition::gauge(
     "apus_certificate_expiry_timestamp",
     "When a certificate that the server orders expires, in seconds since 1970.",
@@ -59,6 +65,7 @@ static OWN: &[&MetricDefinition] = &[
     &RELOADS,
     &RELOAD_FAILING,
     &LOG_LINES,
+    &OTLP_MESSAGES,
     &EXPIRY,
     &FILE_EXPIRY,
     &FAILURES,
@@ -102,6 +109,13 @@ pub(crate) fn add_logs(logs: &[LogFileCounts], samples: &mut MetricSamples) {
         lines.add([path.clone(), "written".into()], log.written);
         lines.add([path, "lost".into()], log.lost);
     }
+}
+
+/// Adds what became of what was sent to the collector.
+pub(crate) fn add_otlp(counts: ExportCounts, samples: &mut MetricSamples) {
+    let messages = samples.of(&OTLP_MESSAGES);
+    messages.add(["sent".into()], counts.sent);
+    messages.add(["lost".into()], counts.lost);
 }
 
 /// Adds the certificates that the server orders.

@@ -4,6 +4,8 @@ mod health;
 mod http3;
 mod node;
 
+pub(super) use node::trusting;
+
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 

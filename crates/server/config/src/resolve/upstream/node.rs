@@ -269,7 +269,7 @@ fn settings(
 }
 
 /// The settings with the authorities in a file.
-fn trusting(
+pub(in crate::resolve) fn trusting(
     ca: &Setting<FilePath>,
     settings: ClientTlsSettings,
     reader: &mut ConfigReader<'_>,

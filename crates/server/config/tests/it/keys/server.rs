@@ -1,5 +1,7 @@
 //! Keys of the whole server: `[global]` but for its cache, and what files there are.
 
+const OTLP: &str = "otlp = { endpoint = \"http://127.0.0.1:4318\" }";
+
 /// A key, what the table holds without it, and with it. What stands for `global.` is inside `[global]`.
 pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("include", "", "include = \"sites/*.toml\""),
@@ -45,6 +47,37 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("global.metrics", "", "metrics = true"),
     ("global.metrics.sites", "", "metrics = { sites = 5 }"),
+    ("global.otlp", "", OTLP),
+    (
+        "global.otlp.endpoint",
+        "",
+        "otlp = { endpoint = \"http://127.0.0.1:4318\" }",
+    ),
+    (
+        "global.otlp.protocol",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", protocol = \"grpc\" }",
+    ),
+    (
+        "global.otlp.headers",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", headers = { X-Key = \"a\" } }",
+    ),
+    (
+        "global.otlp.interval",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", interval = 10 }",
+    ),
+    (
+        "global.otlp.service_name",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", service_name = \"edge\" }",
+    ),
+    (
+        "global.otlp.ca",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", ca = \"cert.pem\" }",
+    ),
     ("global.glitches", "", "glitches = false"),
     (
         "global.glitches.refuse_above",

@@ -16,6 +16,7 @@ mod glitches;
 mod limits;
 mod maintenance;
 mod maps;
+mod otlp;
 mod own_files;
 mod privileges;
 mod recipes;

@@ -1,34 +1,39 @@
-//! A client of servers that URLs name, over TLS or in clear text: certificate authorities, and servers of the operator.
+//! A client of servers that URLs name, over TLS or in clear text: certificate authorities, collectors of metrics, and servers of the operator.
+//!
+//! Whole requests and whole responses, one after the other. What serves clients uses connections and their pools.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
-use apus_client::{
-    Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, ConnectionReturn,
-    Http1Client, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestTemplate,
-    ResponseRules, Timeouts, Tls, connect,
-};
 use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode};
 use apus_transport::tls::TlsError;
 use bytes::{Bytes, BytesMut};
 use http::Uri;
 use rustls::pki_types::CertificateDer;
 
+use crate::{
+    Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, ConnectionReturn,
+    Http1Client, MultiplexedClient, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure,
+    RequestTemplate, ResponseRules, Timeouts, Tls, connect,
+};
+
 /// The most bytes of a response that are read. The longest are chains of certificates, of some kilobytes each.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// A client of servers that URLs name. It belongs to one thread, as connections do.
-pub(crate) struct UrlClient {
+pub struct UrlClient {
     /// The authorities that may sign the certificates of servers; `None` means those that the system trusts.
     authorities: Option<Vec<CertificateDer<'static>>>,
     only_https: bool,
+    protocol: Protocol,
     /// By the name of the server. Reading what the system trusts takes milliseconds, and names come from the configuration.
     tls: RefCell<HashMap<String, Tls>>,
     /// The last connection, for the next request to the same server. An order takes a dozen.
     idle: Rc<LastConnection>,
+    /// The last connection of HTTP/2, and whom it leads to: the authority, which names the host and the port.
+    shared: RefCell<Option<(String, MultiplexedClient)>>,
 }
 
 #[derive(Default)]
@@ -41,33 +46,46 @@ struct LastConnectionReturn {
 }
 
 /// A request whose body is in memory.
-#[derive(Clone)]
-pub(crate) struct UrlRequest {
-    pub(crate) method: Method,
-    pub(crate) url: Uri,
-    pub(crate) headers: Headers,
-    pub(crate) body: Bytes,
+#[derive(Clone, Debug)]
+pub struct UrlRequest {
+    /// The method.
+    pub method: Method,
+    /// The URL, with `http` or `https`.
+    pub url: Uri,
+    /// Its fields.
+    pub headers: Headers,
+    /// Its body; a request with an empty one has none.
+    pub body: Bytes,
 }
 
 /// A whole response.
-pub(crate) struct UrlResponse {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: Headers,
-    pub(crate) body: Bytes,
+#[derive(Debug)]
+pub struct UrlResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub headers: Headers,
+    /// The body.
+    pub body: Bytes,
+    /// The trailer section; empty without one.
+    pub trailers: Headers,
 }
 
 /// Why there is no whole response.
 #[derive(Debug)]
-pub(crate) enum UrlRequestError {
+#[non_exhaustive]
+pub enum UrlRequestError {
     /// The URL is not one that this client can reach.
     Url(&'static str),
     /// The name of the server has no address.
     Resolve(std::io::Error),
+    /// TLS cannot be used.
     Tls(TlsError),
     /// Nothing of the request was sent.
     Unsent(String),
     /// There is no response to what was sent.
     Unanswered(String),
+    /// The response broke off.
     Body(BodyError),
     /// The response has more than [`MAX_BYTES`].
     TooLong,
@@ -84,23 +102,36 @@ struct UrlTarget<'a> {
 
 impl UrlClient {
     /// A client that trusts servers whose certificates these authorities signed; `None` means those that the system trusts.
-    pub(crate) fn new(authorities: Option<Vec<CertificateDer<'static>>>) -> Self {
+    pub fn new(authorities: Option<Vec<CertificateDer<'static>>>) -> Self {
         Self {
             authorities,
             only_https: false,
+            protocol: Protocol::Http1,
             tls: RefCell::default(),
             idle: Rc::default(),
+            shared: RefCell::default(),
         }
     }
 
     /// Refuses URLs without TLS.
-    pub(crate) fn only_https(mut self) -> Self {
+    #[must_use]
+    pub fn only_https(mut self) -> Self {
         self.only_https = true;
         self
     }
 
+    /// Uses HTTP/2, in clear text with prior knowledge.
+    #[must_use]
+    pub fn http2(mut self) -> Self {
+        self.protocol = Protocol::Http2;
+        self
+    }
+
     /// Sends a request, and reads the response.
-    pub(crate) async fn send(&self, request: UrlRequest) -> Result<UrlResponse, UrlRequestError> {
+    ///
+    /// # Errors
+    /// There is no whole response.
+    pub async fn send(&self, request: UrlRequest) -> Result<UrlResponse, UrlRequestError> {
         let target = UrlTarget::of(&request.url)?;
         if self.only_https && !target.is_secure {
             return Err(UrlRequestError::Url("expected a URL with https"));
@@ -114,7 +145,7 @@ impl UrlClient {
                 target: target.path.into(),
                 headers: request.headers,
                 upgrade: None,
-                te_trailers: false,
+                te_trailers: self.protocol == Protocol::Http2,
                 expects_continue: false,
                 params: None,
             }),
@@ -123,6 +154,9 @@ impl UrlClient {
             stderr: None,
         };
         let body = || Body::Bytes(request.body.clone());
+        if self.protocol == Protocol::Http2 {
+            return self.send_shared(&target, tls, &template, body()).await;
+        }
         if let Some((origin, connection)) = self.idle.take(&target, tls.as_ref()) {
             match self.exchange(origin, connection, &template, body()).await {
                 // The server closed it while the request was on its way to the socket.
@@ -130,8 +164,46 @@ impl UrlClient {
                 result => return result,
             }
         }
-        let (origin, connection) = connect_to(&target, tls, &template.timeouts).await?;
+        let (origin, connection) = self.connect_to(&target, tls, &template.timeouts).await?;
+        let OriginConnection::Http1(connection) = connection else {
+            return Err(UrlRequestError::Url("the server does not speak HTTP/1.1"));
+        };
         self.exchange(origin, connection, &template, body()).await
+    }
+
+    /// Sends a request over a connection that others may use, too.
+    async fn send_shared(
+        &self,
+        target: &UrlTarget<'_>,
+        tls: Option<Tls>,
+        template: &RequestTemplate,
+        body: Body,
+    ) -> Result<UrlResponse, UrlRequestError> {
+        let known = self.shared.borrow().clone();
+        let known = known.filter(|(authority, connection)| {
+            authority == target.authority && !connection.is_closed() && connection.has_room()
+        });
+        let connection = match known {
+            Some((_, connection)) => connection,
+            None => {
+                let (_, connection) = self.connect_to(target, tls, &template.timeouts).await?;
+                let OriginConnection::Multiplexed(connection) = connection else {
+                    return Err(UrlRequestError::Url("the server does not speak HTTP/2"));
+                };
+                let kept = (target.authority.to_owned(), connection.clone());
+                self.shared.replace(Some(kept));
+                connection
+            }
+        };
+        let response = connection.send_attempt(template, body).await;
+        let read = match response {
+            Ok(response) => read(response).await,
+            Err(failure) => Err(UrlRequestError::of(failure)),
+        };
+        if read.is_err() {
+            self.shared.replace(None);
+        }
+        read
     }
 
     /// TLS for a server; `None` without.
@@ -150,6 +222,33 @@ impl UrlClient {
         let mut known = self.tls.borrow_mut();
         known.insert(target.host.to_owned(), tls.clone());
         Ok(Some(tls))
+    }
+
+    /// Connects to the first address of a server that accepts.
+    async fn connect_to(
+        &self,
+        target: &UrlTarget<'_>,
+        tls: Option<Tls>,
+        timeouts: &Timeouts,
+    ) -> Result<(Origin, OriginConnection), UrlRequestError> {
+        let addresses = tokio::net::lookup_host((target.host, target.port))
+            .await
+            .map_err(UrlRequestError::Resolve)?;
+        let mut failure = UrlRequestError::Url("the name of the server has no address");
+        for address in addresses {
+            let origin = Origin {
+                address: Address::Ip(address),
+                tls: tls.clone(),
+                protocol: self.protocol,
+                proxy_head: ProxyHead::None,
+                responses: ResponseRules::default(),
+            };
+            match connect(&origin, None, timeouts).await {
+                Ok(connection) => return Ok((origin, connection)),
+                Err(error) => failure = UrlRequestError::of(error),
+            }
+        }
+        Err(failure)
     }
 
     async fn exchange(
@@ -181,9 +280,15 @@ impl UrlClient {
 /// Reads the whole of a response.
 async fn read(mut response: ClientResponse) -> Result<UrlResponse, UrlRequestError> {
     let mut body = BytesMut::new();
+    let mut trailers = Headers::new();
     while let Some(frame) = response.body.frame().await {
-        let Frame::Data(data) = frame.map_err(UrlRequestError::Body)? else {
-            continue;
+        let data = match frame.map_err(UrlRequestError::Body)? {
+            Frame::Data(data) => data,
+            Frame::Trailers(fields) => {
+                trailers = fields;
+                continue;
+            }
+            Frame::File(_) => continue,
         };
         if body.len().saturating_add(data.len()) > MAX_BYTES {
             return Err(UrlRequestError::TooLong);
@@ -194,39 +299,8 @@ async fn read(mut response: ClientResponse) -> Result<UrlResponse, UrlRequestErr
         status: response.status,
         headers: response.headers,
         body: body.freeze(),
+        trailers,
     })
-}
-
-/// Connects to the first address of a server that accepts.
-async fn connect_to(
-    target: &UrlTarget<'_>,
-    tls: Option<Tls>,
-    timeouts: &Timeouts,
-) -> Result<(Origin, Http1Client), UrlRequestError> {
-    let addresses = tokio::net::lookup_host((target.host, target.port))
-        .await
-        .map_err(UrlRequestError::Resolve)?;
-    let mut failure = UrlRequestError::Url("the name of the server has no address");
-    for address in addresses {
-        let origin = origin(address, tls.clone());
-        match connect(&origin, None, timeouts).await {
-            Ok(OriginConnection::Http1(connection)) => return Ok((origin, connection)),
-            // What is asked for is HTTP/1.1.
-            Ok(OriginConnection::Multiplexed(_) | OriginConnection::FastCgi(_)) => {}
-            Err(error) => failure = UrlRequestError::of(error),
-        }
-    }
-    Err(failure)
-}
-
-fn origin(address: SocketAddr, tls: Option<Tls>) -> Origin {
-    Origin {
-        address: Address::Ip(address),
-        tls,
-        protocol: Protocol::Http1,
-        proxy_head: ProxyHead::None,
-        responses: ResponseRules::default(),
-    }
 }
 
 impl LastConnection {
@@ -296,6 +370,12 @@ impl fmt::Display for UrlRequestError {
 }
 
 impl std::error::Error for UrlRequestError {}
+
+impl fmt::Debug for UrlClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlClient").finish_non_exhaustive()
+    }
+}
 
 #[cfg(test)]
 mod tests {
