@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod exporter;
+mod message;
 mod metrics;
 mod transport;
 

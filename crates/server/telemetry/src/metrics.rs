@@ -1,14 +1,13 @@
 //! Metrics as messages of the OpenTelemetry protocol.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use apus_metrics::{
     HistogramReading, MetricDefinition, MetricFamily, MetricKind, MetricSample, MetricSamples,
     MetricUnit, MetricValue,
 };
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
@@ -16,7 +15,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
     NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
-use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use crate::message::{attribute, nanoseconds, resource, scope};
 
 /// Metrics of one moment.
 #[derive(Debug)]
@@ -27,43 +27,6 @@ pub struct MetricsExport {
     pub started: SystemTime,
     /// The moment.
     pub time: SystemTime,
-}
-
-/// What a message says about who sends it.
-pub(crate) fn resource(attributes: &[(String, String)]) -> Resource {
-    let attributes = attributes.iter();
-    Resource {
-        attributes: attributes
-            .map(|(name, text)| attribute(name, text))
-            .collect(),
-        ..Resource::default()
-    }
-}
-
-pub(crate) fn scope() -> InstrumentationScope {
-    InstrumentationScope {
-        name: "apus".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    }
-}
-
-pub(crate) fn attribute(name: &str, text: &str) -> KeyValue {
-    KeyValue {
-        key: name.to_owned(),
-        value: Some(AnyValue {
-            value: Some(Value::StringValue(text.to_owned())),
-        }),
-        ..KeyValue::default()
-    }
-}
-
-/// Nanoseconds since 1970.
-pub(crate) fn nanoseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
 }
 
 impl MetricsExport {
@@ -177,7 +140,7 @@ fn unit(definition: &MetricDefinition) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use apus_metrics::DurationHistogram;
 
