@@ -20,8 +20,8 @@ const LINES: [&str; 6] = [
 /// The height of a row in the plot of ratios, and its width.
 const ROW: f64 = 34.0;
 const WIDTH: f64 = 720.0;
-const LEFT: f64 = 170.0;
-const RIGHT: f64 = 20.0;
+const LEFT: f64 = 200.0;
+const RIGHT: f64 = 215.0;
 
 /// The results as a page: for each comparison a table of figures, with what others have published, and verdicts in words. A
 /// comparison that is a file of its own has a plot of the ratios with their intervals, and the rounds of each value, too. Each
@@ -315,12 +315,13 @@ fn write_ratios(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         .count();
     writeln!(
         out,
-        "<figure><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
+        "<figure><figcaption>Ratio to {1}: green is better than it, red is worse, and grey is not certain</figcaption><svg class=\"wide\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
         EscapedText(&format!(
             "Ratios to {} with their intervals: {certain} of {} are certain to differ from 1.",
             report.reference,
             report.ratios.len()
-        ))
+        )),
+        EscapedText(&report.reference)
     )?;
     let one = x(1.0);
     writeln!(
@@ -339,10 +340,10 @@ fn write_ratios(report: &ComparisonReport, out: &mut String) -> fmt::Result {
             y + 4.0,
             EscapedText(&format!("{}: {}", ratio.server, ratio.metric))
         )?;
-        let class = if ratio.is_certain {
-            "line"
-        } else {
-            "line unsure"
+        let class = match ratio.is_better() {
+            Some(true) => "line better",
+            Some(false) => "line worse",
+            None => "line unsure",
         };
         if let Some((low, high)) = ratio.interval {
             writeln!(
@@ -360,6 +361,13 @@ fn write_ratios(report: &ComparisonReport, out: &mut String) -> fmt::Result {
             x(ratio.ratio),
             y - 8.0,
             ratio.ratio
+        )?;
+        writeln!(
+            out,
+            "<text class=\"verdict {class}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            WIDTH - RIGHT + 14.0,
+            y + 4.0,
+            EscapedText(&ratio.verdict)
         )?;
     }
     out.push_str("</svg></figure>\n");
@@ -423,6 +431,7 @@ fn write_metric(
         alternative: &format!("{heading} in each round; medians: {}.", medians.join(", ")),
         x_label: "round",
         y_label: metric.unit,
+        is_logarithmic: false,
         x_marks: None,
         series: &series,
     }

@@ -101,6 +101,16 @@ pub struct ComparedRatio {
     pub verdict: String,
 }
 
+impl ComparedRatio {
+    /// Whether the server is better than the reference; `None`: it is not certain that there is a difference.
+    pub(crate) fn is_better(&self) -> Option<bool> {
+        let metric = METRICS.iter().find(|metric| metric.name == self.metric);
+        let more_is_better = metric.is_some_and(|metric| metric.words.0 == "faster");
+        self.is_certain
+            .then_some((self.ratio > 1.0) == more_is_better)
+    }
+}
+
 /// A value that is compared.
 pub(crate) struct ComparedMetric {
     pub(crate) name: &'static str,

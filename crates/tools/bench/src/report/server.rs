@@ -187,12 +187,16 @@ impl ServerReadings {
         };
         let now = asked + asked.elapsed() / 2;
         let time = (now - before).as_secs_f64().max(1e-3);
-        self.course.push(ServerPoint {
-            seconds: (now - begin).as_secs_f64(),
-            cores: ((reading.cpu - earlier.cpu) / time).max(0.0),
-            memory_bytes: reading.memory_bytes,
-            descriptors: reading.descriptors,
-        });
+        // The end of the load soon after a reading: what was used in so short a time is less than the clock of the kernel tells.
+        let usual = self.course.first().map_or(0.0, |first| first.seconds);
+        if time >= usual * MIN_SHARE {
+            self.course.push(ServerPoint {
+                seconds: (now - begin).as_secs_f64(),
+                cores: ((reading.cpu - earlier.cpu) / time).max(0.0),
+                memory_bytes: reading.memory_bytes,
+                descriptors: reading.descriptors,
+            });
+        }
         self.last = Some((now, reading));
     }
 

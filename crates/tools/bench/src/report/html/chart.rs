@@ -8,10 +8,14 @@ use crate::report::text::time;
 /// The size of a plot, and the space around it for labels.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 76.0;
-const BOTTOM: f64 = 36.0;
-const TOP: f64 = 10.0;
-const RIGHT: f64 = 16.0;
+const LEFT: f64 = 96.0;
+const BOTTOM: f64 = 48.0;
+const TOP: f64 = 14.0;
+const RIGHT: f64 = 20.0;
+
+/// The pixels of a mark below the horizontal axis, and of its name: letters are larger on a small screen.
+const X_MARK: f64 = 20.0;
+const X_NAME: f64 = 6.0;
 
 /// A plot of lines.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,8 @@ pub struct Chart<'a> {
     pub x_label: &'a str,
     /// What the vertical axis shows.
     pub y_label: &'a str,
+    /// Whether the vertical axis is logarithmic: what differs by orders of magnitude is seen then.
+    pub is_logarithmic: bool,
     /// The marks of the horizontal axis, unless they are even numbers.
     pub x_marks: Option<&'a [(f64, &'a str)]>,
     /// The lines.
@@ -47,24 +53,25 @@ impl Chart<'_> {
         let x_most = points()
             .fold(0.0, |most: f64, point| most.max(point.0))
             .max(1e-9);
-        let y_highest = points().fold(0.0, |most: f64, point| most.max(point.1));
-        let (y_most, y_step) = scale(y_highest);
         let x = |value: f64| LEFT + value / x_most * (WIDTH - LEFT - RIGHT);
-        let y = |value: f64| HEIGHT - BOTTOM - value / y_most * (HEIGHT - BOTTOM - TOP);
-        open(out, self.alternative)?;
-        let mut value = 0.0;
-        while value <= y_most * 1.001 {
-            let at = y(value);
+        let axis = if self.is_logarithmic {
+            ValueAxis::logarithmic(points().map(|point| point.1))
+        } else {
+            ValueAxis::linear(points().map(|point| point.1))
+        };
+        let y = |value: f64| HEIGHT - BOTTOM - axis.share(value) * (HEIGHT - BOTTOM - TOP);
+        open(out, self.alternative, self.y_label)?;
+        for mark in &axis.marks {
+            let at = y(*mark);
             writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text class=\"y\" x=\"{}\" y=\"{:.1}\">{}</text>",
                 WIDTH - RIGHT,
-                LEFT - 6.0,
+                LEFT - 8.0,
                 at + 4.0,
-                short(value)
+                short(*mark)
             )?;
-            value += y_step;
         }
         match self.x_marks {
             Some(marks) => {
@@ -88,7 +95,7 @@ impl Chart<'_> {
             }
             out.push_str("\"/>\n");
         }
-        labels(out, self.x_label, self.y_label)?;
+        x_name(out, self.x_label)?;
         out.push_str("</svg></figure>\n");
         Ok(())
     }
@@ -112,7 +119,7 @@ impl HeatMap<'_> {
         let width = (WIDTH - LEFT - RIGHT) / (self.columns.len().max(1) as f64);
         let height = (HEIGHT - BOTTOM - TOP) / (self.starts_ms.len().max(1) as f64);
         let y = |band: usize| HEIGHT - BOTTOM - height * (band + 1) as f64;
-        open(out, self.alternative)?;
+        open(out, self.alternative, "latency")?;
         for (index, column) in self.columns.iter().enumerate() {
             let x = LEFT + width * index as f64;
             for (band, count) in column.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -145,16 +152,18 @@ impl HeatMap<'_> {
             x_mark(out, at, &short(value))?;
             value += step;
         }
-        labels(out, "seconds", "latency")?;
+        x_name(out, "seconds")?;
         out.push_str("</svg></figure>\n");
         Ok(())
     }
 }
 
-fn open(out: &mut String, alternative: &str) -> fmt::Result {
+/// Begins a plot. What the vertical axis shows stands above it, where it takes no width of a small screen.
+fn open(out: &mut String, alternative: &str, y_label: &str) -> fmt::Result {
     writeln!(
         out,
-        "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
+        "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{1}\"><title>{1}</title>",
+        EscapedText(y_label),
         EscapedText(alternative)
     )
 }
@@ -163,19 +172,93 @@ fn x_mark(out: &mut String, at: f64, label: &str) -> fmt::Result {
     writeln!(
         out,
         "<text class=\"x\" x=\"{at:.1}\" y=\"{}\">{label}</text>",
-        HEIGHT - BOTTOM + 15.0
+        HEIGHT - BOTTOM + X_MARK
     )
 }
 
-fn labels(out: &mut String, x: &str, y: &str) -> fmt::Result {
+fn x_name(out: &mut String, name: &str) -> fmt::Result {
     writeln!(
         out,
-        "<text class=\"x\" x=\"{}\" y=\"{}\">{x}</text>\
-         <text class=\"x\" transform=\"translate(12 {}) rotate(-90)\">{y}</text>",
+        "<text class=\"x\" x=\"{}\" y=\"{}\">{name}</text>",
         (LEFT + WIDTH - RIGHT) / 2.0,
-        HEIGHT - 4.0,
-        (TOP + HEIGHT - BOTTOM) / 2.0
+        HEIGHT - X_NAME,
     )
+}
+
+/// The vertical axis of a plot.
+struct ValueAxis {
+    marks: Vec<f64>,
+    least: f64,
+    most: f64,
+    is_logarithmic: bool,
+}
+
+impl ValueAxis {
+    /// From 0 to a round number.
+    fn linear(values: impl Iterator<Item = f64>) -> Self {
+        let highest = values.fold(0.0, |most: f64, value| most.max(value));
+        let (most, step) = scale(highest);
+        let mut marks = Vec::new();
+        let mut mark = 0.0;
+        while mark <= most * 1.001 {
+            marks.push(mark);
+            mark += step;
+        }
+        Self {
+            marks,
+            least: 0.0,
+            most,
+            is_logarithmic: false,
+        }
+    }
+
+    /// From a power of ten, or 2 or 5 times one, to another.
+    fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let positive = values.filter(|value| *value > 0.0);
+        let (low, high) = positive.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        if high == 0.0 {
+            return Self::linear(std::iter::empty());
+        }
+        let mut marks = Vec::new();
+        let mut power = 10f64.powf(low.log10().floor());
+        while marks.last().is_none_or(|last| *last < high) {
+            marks.extend([power, 2.0 * power, 5.0 * power]);
+            power *= 10.0;
+        }
+        // The last one below the values, those between, and the first one above.
+        let first = marks.iter().rposition(|mark| *mark <= low).unwrap_or(0);
+        let last = marks.iter().position(|mark| *mark >= high);
+        let mut marks = marks
+            .get(first..=last.unwrap_or(marks.len() - 1))
+            .unwrap_or_default()
+            .to_vec();
+        if let [only] = marks.as_slice() {
+            marks.push(only * 2.0);
+        }
+        let (least, most) = (marks.first().copied(), marks.last().copied());
+        if marks.len() > 8 {
+            let is_power = |mark: &f64| (mark.log10() - mark.log10().round()).abs() < 1e-9;
+            marks.retain(is_power);
+        }
+        Self {
+            marks,
+            least: least.unwrap_or(1.0),
+            most: most.unwrap_or(10.0),
+            is_logarithmic: true,
+        }
+    }
+
+    /// How far up a value is, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        if self.is_logarithmic {
+            let value = value.max(self.least);
+            (value / self.least).ln() / (self.most / self.least).ln()
+        } else {
+            value / self.most
+        }
+    }
 }
 
 /// The end of an axis for values up to this one, and the step of its marks: 1, 2 or 5 times a power of ten.
@@ -211,6 +294,22 @@ fn trimmed(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logarithmic_axes_enclose_the_values_in_round_marks() {
+        let axis = |values: &[f64]| ValueAxis::logarithmic(values.iter().copied());
+        assert_eq!(
+            axis(&[0.55, 0.0, 11.0]).marks,
+            [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+        );
+        assert_eq!(axis(&[1.0]).marks, [1.0, 2.0]);
+        let wide = axis(&[0.03, 4000.0]);
+        assert_eq!((wide.least, wide.most), (0.02, 5000.0));
+        assert_eq!(wide.marks.len(), 5);
+        let middle = axis(&[1.0, 100.0]).share(10.0);
+        assert!((middle - 0.5).abs() < 1e-9, "{middle}");
+        assert_eq!(axis(&[0.0]).share(0.0), 0.0);
+    }
 
     #[test]
     fn axes_have_round_steps() {

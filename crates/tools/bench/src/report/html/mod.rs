@@ -155,6 +155,8 @@ struct Joined {
     /// Seconds.
     length: f64,
     intervals: Vec<JoinedInterval>,
+    /// How long the last one is: the load may have ended within it.
+    last: f64,
 }
 
 #[derive(Default)]
@@ -181,19 +183,28 @@ impl Joined {
             }
             all
         };
+        let length = report.interval * factor as f64;
+        let intervals: Vec<_> = report.intervals.chunks(factor).map(join).collect();
+        let before = length * intervals.len().saturating_sub(1) as f64;
         Self {
-            length: report.interval * factor as f64,
-            intervals: report.intervals.chunks(factor).map(join).collect(),
+            length,
+            intervals,
+            last: (report.seconds - before).clamp(0.0, length),
         }
     }
 
-    /// A value of each interval, per second, at its middle.
+    /// A value of each interval, per second, at its middle. A last one that is less than half of the others says nothing.
     fn per_second(&self, value: fn(&JoinedInterval) -> u64) -> Vec<(f64, f64)> {
-        let point = |(index, interval): (usize, &JoinedInterval)| {
-            let middle = (index as f64 + 0.5) * self.length;
-            (middle, value(interval) as f64 / self.length)
-        };
-        self.intervals.iter().enumerate().map(point).collect()
+        let mut points = Vec::new();
+        for (index, interval) in self.intervals.iter().enumerate() {
+            let is_last = index + 1 == self.intervals.len();
+            let length = if is_last { self.last } else { self.length };
+            if length >= self.length / 2.0 {
+                let middle = index as f64 * self.length + length / 2.0;
+                points.push((middle, value(interval) as f64 / length));
+            }
+        }
+        points
     }
 }
 
@@ -216,6 +227,7 @@ fn write_rate(joined: &Joined, out: &mut String) -> fmt::Result {
         alternative: &alternative,
         x_label: "seconds",
         y_label: "responses per second",
+        is_logarithmic: false,
         x_marks: None,
         series: &[ChartLine {
             points: &points,
@@ -267,7 +279,8 @@ fn write_percentiles(report: &BenchReport, out: &mut String) -> fmt::Result {
     Chart {
         alternative: &alternative,
         x_label: "percentile",
-        y_label: "milliseconds",
+        y_label: "milliseconds, on a logarithmic scale",
+        is_logarithmic: true,
         x_marks: Some(&[
             (0.0, "0%"),
             (1.0, "90%"),
@@ -335,6 +348,7 @@ fn write_failures(report: &BenchReport, joined: &Joined, out: &mut String) -> fm
         alternative: &alternative,
         x_label: "seconds",
         y_label: "failed per second",
+        is_logarithmic: false,
         x_marks: None,
         series: &[ChartLine {
             points: &points,
@@ -375,6 +389,7 @@ fn write_server(report: &BenchReport, out: &mut String) -> fmt::Result {
         alternative: &alternative,
         x_label: "seconds",
         y_label: "cores",
+        is_logarithmic: false,
         x_marks: None,
         series: &[ChartLine {
             points: &cores,
@@ -443,8 +458,13 @@ pub fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fm
     out.push_str("<table>\n");
     if heads.iter().any(|head| !head.is_empty()) {
         out.push_str("<tr>");
-        for head in heads {
-            write!(out, "<th scope=\"col\">{}</th>", EscapedText(head))?;
+        for (index, head) in heads.iter().enumerate() {
+            let below = rows.first().and_then(|row| row.get(index));
+            let class = match below {
+                Some(cell) if index > 0 && is_figure(cell) => " class=\"figure\"",
+                _ => "",
+            };
+            write!(out, "<th scope=\"col\"{class}>{}</th>", EscapedText(head))?;
         }
         out.push_str("</tr>\n");
     }
@@ -453,6 +473,10 @@ pub fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fm
         for (index, cell) in row.iter().enumerate() {
             match index {
                 0 => write!(out, "<th scope=\"row\">{}</th>", EscapedText(cell))?,
+                // Figures one below the other.
+                _ if is_figure(cell) => {
+                    write!(out, "<td class=\"figure\">{}</td>", EscapedText(cell))?
+                }
                 _ => write!(out, "<td>{}</td>", EscapedText(cell))?,
             }
         }
@@ -460,6 +484,12 @@ pub fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fm
     }
     out.push_str("</table>\n");
     Ok(())
+}
+
+/// Whether a cell is a number, with a unit or without.
+fn is_figure(cell: &str) -> bool {
+    let words = cell.split(' ').count();
+    cell.starts_with(|first: char| first.is_ascii_digit()) && (words <= 3 || cell.contains(" per "))
 }
 
 /// Text in HTML, whose special characters are escaped.
