@@ -35,6 +35,7 @@ lint: ## format, structure, names, comments, the figures of BENCHMARKS and READM
 	.ci/prose
 	.ci/figures
 	.ci/package
+	.ci/dashboard
 	CARGO="$(CARGO)" .ci/features
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full

@@ -5,7 +5,7 @@
 //! 1. The server closes the connections of clients of other networks when it accepts them, so that they take no place of the operator's.
 //!    The layer `NetworkAccess` refuses those that have none, behind a Unix socket, and connections from before a reload.
 //! 2. `guard` refuses what a page of another site can have a browser send.
-//! 3. `pages` responds, or `api` for what begins with `/api/v1/`, which needs an account: `authentication` finds who asks, among
+//! 3. `pages` responds, or `dashboard` with the files of the page that a person looks at, or `api` for what begins with `/api/v1/`, which needs an account: `authentication` finds who asks, among
 //!    the accounts of the configuration and the log-ins in `sessions`, and `operations` says which role may do what. Both
 //!    send a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
 //!    do over the control socket, and waits for the response.
@@ -21,6 +21,8 @@
 //! - **A token in `Authorization`, and no cookie**: a browser sends cookies by itself, also to other ports of this host. The page of
 //!   the operator keeps the token of its session, which pages of other origins cannot read, so there is nothing that they could have
 //!   a browser send.
+//! - **The dashboard has no dependencies**: it is plain TypeScript, of which only texts and attributes become part of the page, under a
+//!   policy that runs nothing else. What is built is checked in, with a checksum of its sources that a test compares.
 //! - **One table of operations**: routes, roles, the checks of bodies and the OpenAPI description are read from it.
 //! - **Log-ins outlive reloads**, and end when the account is gone from the file or has another password. Failed ones are counted for
 //!   each address, which has to wait then; tokens have 256 random bits, so that nobody finds one by trying.
@@ -34,6 +36,7 @@
 
 mod api;
 mod authentication;
+mod dashboard;
 mod guard;
 mod operations;
 mod pages;

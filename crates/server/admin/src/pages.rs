@@ -11,9 +11,8 @@ use apus_metrics::MetricFormat;
 use serde_json::Value;
 
 use crate::api::{API_PREFIX, Api};
+use crate::dashboard;
 use crate::reply::{ask, fresh};
-
-const INDEX: &str = "Apus\n\n/metrics  metrics in the text format of Prometheus or of OpenMetrics\n/status   the status as JSON\n/api/v1/  the API, which /api/v1/openapi.json describes\n";
 
 /// The pages, which ask the control thread.
 #[derive(Clone, Debug)]
@@ -28,8 +27,11 @@ impl Pages {
     }
 
     fn respond(&self, request: &Request) -> ResponseFuture {
+        if let Some(response) = dashboard::respond(request) {
+            return response.into();
+        }
         let path = request.path();
-        if !matches!(path, "/" | "/metrics" | "/status") {
+        if !matches!(path, "/metrics" | "/status") {
             return Response::text(StatusCode::NOT_FOUND, "404 Not Found\n").into();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -42,13 +44,12 @@ impl Pages {
                 let format = MetricFormat::accepted(request.headers().get_str("accept"));
                 ResponseFuture::later(async move { metrics(&queue, format).await })
             }
-            "/status" => ResponseFuture::later(async move {
+            _ => ResponseFuture::later(async move {
                 match ask(&queue, ControlRequest::Status, String::new()).await {
                     Ok(status) => fresh("application/json", status.to_string()),
                     Err(failed) => *failed,
                 }
             }),
-            _ => Response::text(StatusCode::OK, INDEX).into(),
         }
     }
 }

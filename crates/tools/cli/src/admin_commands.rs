@@ -16,25 +16,20 @@ use crate::output::{duration, print, without_controls};
 
 pub(crate) fn run(command: AdminCommand) -> Result<(), CommandError> {
     match command {
-        AdminCommand::Login { server } => ask(&server.into(), &ControlRequest::AdminLogin, log_ins),
+        AdminCommand::Login { server } => ask(&server.into(), &ControlRequest::AdminLogin, links),
         AdminCommand::Audit { server } => ask(&server.into(), &ControlRequest::Audit, entries),
         AdminCommand::Account(arguments) => account(&arguments),
     }
 }
 
-/// The commands that log in, a line for each address.
-fn log_ins(value: &Value) -> String {
+/// The addresses of a log-in, a line each.
+fn links(value: &Value) -> String {
     let urls = value.get("urls").and_then(Value::as_array);
     let urls = urls.into_iter().flatten().filter_map(Value::as_str);
     let code = value.get("code").and_then(Value::as_str);
-    let body = format!("{{\"code\":\"{}\"}}", code.unwrap_or_default());
     let mut text = "Within five minutes, once:\n".to_owned();
     for url in urls {
-        let (socket, url) = match url.strip_prefix("unix:") {
-            Some(path) => (format!("--unix-socket '{path}' "), "http://localhost"),
-            None => (String::new(), url.trim_end_matches('/')),
-        };
-        let _ = writeln!(text, "curl {socket}--json '{body}' {url}/api/v1/session");
+        let _ = writeln!(text, "{url}#code={}", code.unwrap_or_default());
     }
     text
 }

@@ -704,9 +704,9 @@ pub(crate) struct TrialArguments {
 /// The subcommands of `apus admin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
-    /// Make a code with which you can log in once, within five minutes, and print how
+    /// Make a link with which you can log in once, within five minutes
     ///
-    /// The session has all roles, as whoever may ask the control socket can do everything anyway.
+    /// The link has all roles, as whoever may ask the control socket can do everything anyway.
     Login {
         #[command(flatten)]
         server: BanServer,

@@ -146,7 +146,7 @@ keys! {
         /// The names by which clients may use `admin_listen`, beside addresses and `localhost`, as `"apus.internal"`. Requests for others are
         /// refused: a web page whose name resolves to this machine has its own name there.
         admin_names: OneOrMore<Domain> = OneOrMore::default(),
-        /// The file of accounts that may use the API at `admin_listen`, as `apus admin account` writes them. Without it, only a session by
+        /// The file of accounts that may use the API at `admin_listen`, as `apus admin account` writes them. Without it, only a log-in by
         /// `apus admin login` may. A changed file is used within seconds.
         admin_accounts: FilePath,
         /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen` or `otlp`.

@@ -332,15 +332,12 @@ fn what_is_changed_is_in_the_audit_log_with_who_did_it() {
 }
 
 #[test]
-fn a_code_of_the_command_lets_somebody_in_once() {
+fn a_link_of_the_command_lets_somebody_in_once() {
     let (test, _) = ApiTest::new(&[]);
     let (printed, _) = test.home.expect(&["admin", "login"], 0);
-    // What it prints can be run as it is.
-    let command = printed.lines().last().unwrap();
-    assert!(command.starts_with("curl --json "), "{printed}");
-    let (_, code) = command.split_once("\"code\":\"").unwrap();
-    let (code, url) = code.split_once("\"}' ").unwrap();
-    assert_eq!(url, format!("http://{}/api/v1/session", test.admin));
+    let link = printed.lines().last().unwrap();
+    let (url, code) = link.split_once("#code=").unwrap();
+    assert_eq!(url, format!("http://{}/", test.admin));
     let (status, session) = test.log_in(json!({ "code": code }));
     assert_eq!((status, &session["role"]), (200, &json!("configure")));
     let token = session["token"].as_str().unwrap();

@@ -1,0 +1,47 @@
+// Certificates, the one that ends first at the top.
+import { api, ApiError, status } from "../api";
+import { h } from "../dom";
+import { moment, span } from "../format";
+import { action, badge, table, watch } from "../parts";
+import { t } from "../text";
+import type { View } from "../views";
+
+export const certificates: View = {
+  id: "certificates", key: "t", title: () => t("Certificates"),
+  show(place, stop) {
+    const again = watch(place, stop, 15, t("a list of its certificates"), async (signal) => {
+      let found: any;
+      try {
+        found = await api("GET", "/certificates", { signal });
+      } catch (error) {
+        if (!(error instanceof ApiError && error.isMissing)) throw error;
+        found = await status(signal);
+      }
+      const list = [...((Array.isArray(found) ? found : found.certificates) as any[])];
+      list.sort((one, other) => (one.expires_in_seconds ?? -Infinity) - (other.expires_in_seconds ?? -Infinity));
+      const left = (one: any) => {
+        if (one.revoked) return badge("bad", t("revoked"));
+        if (one.expires_in_seconds === null || one.expires_in_seconds === undefined) return badge("bad", t("none yet"));
+        const days = one.expires_in_seconds / 86400;
+        return badge(days < 3 ? "bad" : days < 14 ? "warn" : "good", days < 0 ? t("expired") : span(one.expires_in_seconds));
+      };
+      return [
+        table(t("Certificates"), [
+          { head: t("Names"), cell: (one: any) => (one.names ?? [one.name]).join(", ") },
+          { head: t("Time left"), cell: left },
+          { head: t("Ends"), cell: (one) => moment(one.not_after) },
+          { head: t("Renewal"), cell: (one) => one.step ? one.step : moment(one.renew_at) },
+          { head: t("Issued by"), cell: (one) => one.issued_by ?? "–" },
+          { head: t("Last fault"), cell: (one) => one.last_error ?? "–" },
+          {
+            head: t("Action"), cell: (one) => action({
+              label: t("Renew"), title: one.names?.[0] ?? one.name, text: t("A new certificate is ordered now. Authorities limit the orders of a week."),
+              run: () => api("POST", "/certificates/renew", { body: { name: one.name ?? one.names[0] } }).then(() => t("The order has begun.")), then: () => again(),
+            }),
+          },
+        ], list, t("The server orders no certificates by ACME.")),
+        h("p", { class: "minor" }, t("These are the certificates that the server orders by ACME. Those in files are in the metrics.")),
+      ];
+    });
+  },
+};
