@@ -8,7 +8,7 @@ use super::{Curl, program};
 use crate::harness::{Home, free_port, wait_until};
 
 /// A browser that runs until it is dropped.
-struct RunningBrowser(Child);
+pub(super) struct RunningBrowser(Child);
 
 impl RunningBrowser {
     fn start(command: &mut Command) -> Self {
@@ -16,7 +16,7 @@ impl RunningBrowser {
         Self(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
-    fn chromium(profile: &Path, has_scripts: bool, url: &str) -> Self {
+    pub(super) fn chromium(profile: &Path, has_scripts: bool, url: &str) -> Self {
         Self::start(
             program("chromium")
                 .args(["--headless", "--no-sandbox", "--disable-gpu"])
@@ -30,7 +30,7 @@ impl RunningBrowser {
         )
     }
 
-    fn firefox(profile: &Path, has_scripts: bool, url: &str) -> Self {
+    pub(super) fn firefox(profile: &Path, has_scripts: bool, url: &str) -> Self {
         fs::create_dir_all(profile).unwrap();
         let settings = format!(
             "user_pref(\"datareporting.policy.dataSubmissionEnabled\", false);\n\

@@ -3,6 +3,7 @@
 mod browser;
 mod challenge;
 mod curl;
+mod dashboard;
 mod http3;
 mod load;
 mod nghttp;
