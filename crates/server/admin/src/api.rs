@@ -114,9 +114,10 @@ impl Api {
         }
         let control_request = operation.request(arguments).map_err(unprocessable)?;
         let mut answer = ask(&self.queue, control_request, by).await?;
-        if let OperationKind::Part(part) = operation.kind {
-            let value = answer.get_mut(part).map(Value::take).unwrap_or_default();
-            answer = Value::Object(Map::from_iter([(part.to_owned(), value)]));
+        if let OperationKind::Parts(parts) = operation.kind {
+            let mut take = |part: &str| answer.get_mut(part).map(Value::take).unwrap_or_default();
+            let parts = parts.iter().map(|part| ((*part).to_owned(), take(part)));
+            answer = Value::Object(Map::from_iter(parts));
         }
         keep_sites(&mut answer, caller);
         Ok(json_response(&answer))

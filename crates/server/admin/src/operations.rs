@@ -18,8 +18,8 @@ pub(crate) struct AdminOperation {
 pub(crate) enum OperationKind {
     /// Sends a request, with what was sent, to the control thread.
     Command(&'static str),
-    /// Shows a part of the status.
-    Part(&'static str),
+    /// Shows parts of the status.
+    Parts(&'static [&'static str]),
 }
 
 /// Something that can be sent: in the query of GET and DELETE, else in a JSON object.
@@ -65,7 +65,7 @@ const NO_FIELDS: &[ApiField] = &[];
 use FieldKind::{
     Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Text,
 };
-use OperationKind::{Command, Part};
+use OperationKind::{Command, Parts};
 use OperatorRole::{Configure, Operate, Read};
 
 /// Which version a change of the configuration is for.
@@ -100,13 +100,13 @@ const NOTE: ApiField = field("note", Text, Some("null"), "Why, for the list of v
 pub(crate) const OPERATIONS: &[AdminOperation] = &[
     AdminOperation { method: "GET", path: "/status", role: Read, summary: "The status of the server.", fields: NO_FIELDS, kind: Command("status") },
     AdminOperation { method: "GET", path: "/sites", role: Read, summary: "The sites, with their names and addresses.", fields: NO_FIELDS, kind: Command("sites") },
-    AdminOperation { method: "GET", path: "/upstreams", role: Read, summary: "The groups of origins, and the state of their nodes.", fields: NO_FIELDS, kind: Part("upstreams") },
+    AdminOperation { method: "GET", path: "/upstreams", role: Read, summary: "The groups of origins, and the state of their nodes.", fields: NO_FIELDS, kind: Parts(&["upstreams"]) },
     AdminOperation { method: "POST", path: "/upstreams", role: Operate, summary: "Sets the state of a node.", fields: &[
         field("group", Text, None, "The name of the group."),
         field("node", Text, None, "The name of the node."),
         field("state", NodeState, None, "`up`: it gets requests; `drain`: only those with its sticky cookie; `down`: none."),
     ], kind: Command("upstream") },
-    AdminOperation { method: "GET", path: "/cache", role: Read, summary: "The state of the cache.", fields: NO_FIELDS, kind: Part("cache") },
+    AdminOperation { method: "GET", path: "/cache", role: Read, summary: "The state of the cache.", fields: NO_FIELDS, kind: Parts(&["cache"]) },
     AdminOperation { method: "POST", path: "/cache/purge", role: Operate, summary: "Removes stored responses.", fields: &[
         field("site", Site, Some("null"), "Only those of this site."),
         field("what", Scope, None, "`\"all\"`, or an object with one of `url`, `prefix` and `tag`."),
@@ -123,11 +123,11 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("level", LogLevel, Some("null"), "The level; without it that of the configuration."),
         field("seconds", Integer, Some("600"), "For how long, up to a day."),
     ], kind: Command("log_level") },
-    AdminOperation { method: "GET", path: "/certificates", role: Read, summary: "The certificates that are ordered by ACME.", fields: NO_FIELDS, kind: Part("certificates") },
+    AdminOperation { method: "GET", path: "/certificates", role: Read, summary: "The certificates that are ordered by ACME, and those of files.", fields: NO_FIELDS, kind: Parts(&["certificates", "certificate_files"]) },
     AdminOperation { method: "POST", path: "/certificates/renew", role: Operate, summary: "Orders the certificates of a name anew.", fields: &[
         field("name", Text, None, "The name."),
     ], kind: Command("renew_certificate") },
-    AdminOperation { method: "GET", path: "/rules", role: Read, summary: "The rules, and how many requests they were for.", fields: NO_FIELDS, kind: Part("rules") },
+    AdminOperation { method: "GET", path: "/rules", role: Read, summary: "The rules, and how many requests they were for.", fields: NO_FIELDS, kind: Parts(&["rules"]) },
     AdminOperation { method: "GET", path: "/traffic", role: Read, summary: "The busiest sites, nodes, clients and paths.", fields: &[
         field("seconds", Integer, Some("0"), "For how long requests are counted from now on, up to 60; 0 only shows what was counted."),
         field("anew", Boolean, Some("false"), "Whether counting begins anew."),
@@ -261,7 +261,7 @@ impl AdminOperation {
     ) -> Result<ControlRequest, String> {
         let command = match self.kind {
             Command(command) => command,
-            Part(_) => "status",
+            Parts(_) => "status",
         };
         match command {
             "upstream" => {

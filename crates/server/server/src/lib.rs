@@ -42,6 +42,7 @@ mod ban_lists;
 mod browser;
 mod cache_admin;
 mod certificate_admin;
+mod certificate_files;
 mod certificate_report;
 mod config_change;
 mod core_dumps;

@@ -10,8 +10,8 @@ export interface Session {
 
 let session: Session | null = null;
 let token = stored();
-/** The operations of the server by its OpenAPI description: `GET /status`, with a pattern for those with a parameter in the path. */
-let operations: RegExp[] | null = null;
+/** The operations of the server by its OpenAPI description, such as `GET /status`. */
+let operations = new Set<string>();
 
 const TOKEN = "apus.token";
 const ROLES = ["read", "operate", "configure"];
@@ -42,9 +42,14 @@ export function may(role: "operate" | "configure"): boolean {
   return session !== null && ROLES.indexOf(session.role) >= ROLES.indexOf(role);
 }
 
-/** A response that is no success. */
+/** Whether the session is for all sites, and not only for some. */
+export function isForAllSites(): boolean {
+  return session?.sites === null;
+}
+
+/** A response that is no success; 0: there was none. */
 export class ApiError extends Error {
-  constructor(readonly status: number, message: string, readonly isMissing: boolean, readonly retryAfter: number | null) {
+  constructor(readonly status: number, message: string, readonly retryAfter: number | null = null) {
     super(message);
   }
 }
@@ -53,8 +58,6 @@ export interface Options {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
-  /** The path is one of a page beside the API. */
-  isPage?: boolean;
 }
 
 let onLogOut: () => void = () => {};
@@ -64,18 +67,15 @@ export function whenLoggedOut(then: () => void) {
   onLogOut = then;
 }
 
-/** Reads what the server offers. Whether it has an API. */
-export async function discover(): Promise<boolean> {
-  operations = null;
-  try {
-    const { paths } = await api("GET", "/openapi.json");
-    operations = Object.entries(paths as Record<string, object>).flatMap(([path, methods]) => Object.keys(methods).map((method) =>
-      new RegExp(`^${method.toUpperCase()} ${path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]*\}/g, "[^/]+")}$`)));
-    return true;
-  } catch (error) {
-    if (error instanceof ApiError && error.isMissing) return false;
-    throw error;
-  }
+/** Reads what the server offers: a server of another version than the page may have less, or more. */
+export async function discover() {
+  const { paths } = await api("GET", "/openapi.json");
+  operations = new Set(Object.entries(paths as Record<string, object>).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`)));
+}
+
+/** Whether the server has an operation, such as `GET /status`. */
+export function offers(operation: string): boolean {
+  return operations.has(operation);
 }
 
 /** Takes up the session of this tab, if there is one. */
@@ -105,13 +105,7 @@ export async function logOut() {
 }
 
 export async function api(method: string, path: string, options: Options = {}): Promise<any> {
-  return (await exchange(method, path, options)).body;
-}
-
-/** The same, with the response, whose header may be of interest. */
-export async function exchange(method: string, path: string, options: Options = {}): Promise<{ body: any; response: Response }> {
-  const response = await send(method, path, options);
-  return { body: parsed(await response.text()), response };
+  return parsed(await (await send(method, path, options)).text());
 }
 
 function parsed(text: string): any {
@@ -123,20 +117,18 @@ function parsed(text: string): any {
 }
 
 async function send(method: string, path: string, options: Options): Promise<Response> {
-  const name = `${method} ${path.replace(/\?.*/s, "")}`;
-  if (!options.isPage && operations && !operations.some((one) => one.test(name))) throw new ApiError(404, name, true, null);
   const headers: Record<string, string> = { Accept: "application/json", ...options.headers };
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   let response: Response;
   try {
-    response = await fetch(options.isPage ? path : `/api/v1${path}`, {
+    response = await fetch(`/api/v1${path}`, {
       method, headers, signal: options.signal, cache: "no-store", credentials: "omit", redirect: "error",
       body: options.body === undefined ? undefined : JSON.stringify(options.body),
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, t("The server cannot be reached."), false, null);
+    throw new ApiError(0, t("The server cannot be reached."));
   }
   if (response.ok) return response;
   const problem = parsed(await response.text());
@@ -147,8 +139,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
   }
   const retry = Number(response.headers.get("retry-after"));
   const message = problem?.detail ?? problem?.title ?? t("The server refused that with status {status}.", { status: response.status });
-  const isMissing = response.status === 501 || (response.status === 404 && problem === null);
-  throw new ApiError(response.status, String(message), isMissing, retry > 0 ? retry : null);
+  throw new ApiError(response.status, String(message), retry > 0 ? retry : null);
 }
 
 /** Reads an event stream until it ends: the browser's own reader of them cannot send a token. */
@@ -174,9 +165,4 @@ export async function events(path: string, signal: AbortSignal, each: (name: str
       }
     }
   }
-}
-
-/** The status: from the API, or without a log-in from the page `/status`. */
-export async function status(signal?: AbortSignal): Promise<any> {
-  return session ? api("GET", "/status", { signal }) : api("GET", "/status", { signal, isPage: true });
 }

@@ -2,6 +2,7 @@
 import { ApiError, logIn } from "./api";
 import { h, replace } from "./dom";
 import { span } from "./format";
+import { forget } from "./parts";
 import { switches } from "./shell";
 import { t } from "./text";
 
@@ -28,6 +29,7 @@ export function askWho(then: () => void, fault: string | null) {
       button.disabled = false;
     }
   };
+  forget();
   document.title = `${t("Log in")} · Apus`;
   replace(document.body, h("main", { class: "login" },
     h("form", { class: "card", submit }, h("h1", {}, "Apus"),

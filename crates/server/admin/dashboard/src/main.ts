@@ -9,13 +9,9 @@ async function begin() {
   if (code) history.replaceState(null, "", location.pathname);
   let fault: string | null = null;
   try {
-    // Without an API, there is the status to look at.
-    if (!(await discover())) return shell(begin);
-    if (code) {
-      await logIn({ code });
-      return shell(begin);
-    }
-    if (await resume()) return shell(begin);
+    await discover();
+    if (code) await logIn({ code });
+    if (code || (await resume())) return shell(begin);
   } catch (error) {
     fault = error instanceof Error ? error.message : String(error);
   }

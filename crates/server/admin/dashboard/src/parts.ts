@@ -1,5 +1,5 @@
 // The parts that views are made of: tables, facts, buttons that ask, messages.
-import { ApiError, may } from "./api";
+import { may } from "./api";
 import { Child, h, replace } from "./dom";
 import { t } from "./text";
 
@@ -52,8 +52,8 @@ export function card(title: string, ...children: Child[]): HTMLElement {
 }
 
 /** One number with its name. */
-export function figure(name: string, value: string, more: Child = null): HTMLElement {
-  return h("div", { class: "figure" }, h("span", { class: "name" }, name), h("strong", {}, value), more ? h("small", {}, more) : null);
+export function figure(name: string, value: string, more: Child = null, tone: string | null = null): HTMLElement {
+  return h("div", { class: "figure" }, h("span", { class: "name" }, name), h("strong", { class: tone }, value), more ? h("small", {}, more) : null);
 }
 
 const region = h("div", { class: "messages", role: "status", "aria-live": "polite" });
@@ -61,6 +61,12 @@ const alarms = h("div", { class: "messages", role: "alert" });
 
 export function messages(): HTMLElement {
   return h("div", { class: "toasts" }, region, alarms);
+}
+
+/** Removes what was said to somebody else. */
+export function forget() {
+  region.replaceChildren();
+  alarms.replaceChildren();
 }
 
 /** Says what happened, also to screen readers. */
@@ -76,10 +82,9 @@ export function fault(error: unknown) {
   say(error instanceof Error ? error.message : String(error), true);
 }
 
-/** What to show instead of a view whose part of the API fails. */
-export function failure(error: unknown, what: string): HTMLElement {
-  if (error instanceof ApiError && error.isMissing) return h("p", { class: "empty" }, t("This server does not offer {what}.", { what }));
-  return h("p", { class: "empty bad" }, error instanceof Error ? error.message : String(error));
+/** What to show instead of what the server did not say. */
+export function failure(error: unknown): HTMLElement {
+  return h("p", { class: "empty bad failure" }, error instanceof Error ? error.message : String(error));
 }
 
 export interface Field {
@@ -172,7 +177,7 @@ export function poll(stop: AbortSignal, seconds: number, read: () => Promise<voi
 }
 
 /** A view that shows what the server says, again and again; what fails is said in its place. */
-export function watch(place: HTMLElement, stop: AbortSignal, seconds: number, what: string, read: (signal: AbortSignal) => Promise<Child>): () => void {
+export function watch(place: HTMLElement, stop: AbortSignal, seconds: number, read: (signal: AbortSignal) => Promise<Child>): () => void {
   place.setAttribute("aria-busy", "true");
   return poll(stop, seconds, async () => {
     try {
@@ -180,7 +185,7 @@ export function watch(place: HTMLElement, stop: AbortSignal, seconds: number, wh
       // What somebody selects or asks about does not vanish under the hand.
       if (!stop.aborted && !(getSelection()?.toString() && place.contains(getSelection()!.anchorNode))) replace(place, shown);
     } catch (error) {
-      if (!stop.aborted) replace(place, failure(error, what));
+      if (!stop.aborted) replace(place, failure(error));
     }
     place.removeAttribute("aria-busy");
   });

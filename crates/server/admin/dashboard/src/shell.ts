@@ -4,7 +4,7 @@ import { Child, h, replace } from "./dom";
 import { fault, messages } from "./parts";
 import { load, store } from "./storage";
 import { choose, language, t } from "./text";
-import { VIEWS } from "./views";
+import { views } from "./views";
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -37,7 +37,8 @@ export function shell(begin: () => void) {
     stop.abort();
     stop = new AbortController();
     const [id, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-    const view = VIEWS.find((one) => one.id === id) ?? VIEWS[0];
+    const shown = views();
+    const view = shown.find((one) => one.id === id) ?? shown[0];
     let argument = rest.join("/");
     try {
       argument = decodeURIComponent(argument);
@@ -47,7 +48,7 @@ export function shell(begin: () => void) {
     const place = h("div", { class: "view" });
     document.title = `${view.title()} · Apus`;
     replace(main, h("h1", { id: "title" }, view.title()), place);
-    const nav = h("nav", { "aria-label": t("Views") }, h("ul", {}, VIEWS.map((one) =>
+    const nav = h("nav", { "aria-label": t("Views") }, h("ul", {}, shown.map((one) =>
       h("li", {}, h("a", { href: `#/${one.id}`, "aria-current": one === view ? "page" : null, "data-key": one.id }, one.title())))));
     const leave = async () => {
       try {
@@ -60,10 +61,10 @@ export function shell(begin: () => void) {
     };
     replace(document.body,
       h("a", { class: "skip", href: "#main", click: (event: Event) => { event.preventDefault(); main.focus(); } }, t("Skip to the content")),
-      h("header", {}, h("a", { class: "brand", href: "#/overview" }, "Apus"), h("div", { class: "who" },
-        session ? h("span", {}, `${session.name} · ${roleName(session.role)}`) : h("span", {}, t("read only: this server has no log-in")),
+      h("header", {}, h("a", { class: "brand", href: "#/", "aria-label": t("Apus: to the first view") }, "Apus"), h("div", { class: "who" },
+        session ? h("span", {}, [session.name, roleName(session.role), ...(session.sites ?? [])].join(" · ")) : null,
         switches(draw), h("button", { class: "plain", "data-key": "keys", "aria-haspopup": "dialog", click: keys }, t("Keys")),
-        session ? h("button", { class: "plain", click: leave }, t("Log out")) : null)),
+        h("button", { class: "plain", "data-key": "leave", click: leave }, t("Log out")))),
       h("div", { class: "frame" }, nav, main), messages());
     nav.querySelector('[aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "center" });
     view.show(place, stop.signal, argument);
@@ -92,7 +93,7 @@ function bind() {
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
     if (isGoing) {
       isGoing = false;
-      const view = VIEWS.find((one) => one.key === event.key);
+      const view = views().find((one) => one.key === event.key);
       if (view) location.hash = `#/${view.id}`;
     } else if (event.key === "g") {
       isGoing = true;
@@ -110,7 +111,7 @@ function keys() {
   const dialog: HTMLDialogElement = h("dialog", { "aria-labelledby": "keys", close: () => dialog.remove() }, h("form", { method: "dialog" },
     h("h2", { id: "keys" }, t("Keys")),
     h("dl", { class: "facts keys" },
-      VIEWS.map((view) => [h("dt", {}, h("kbd", {}, "g"), " ", h("kbd", {}, view.key)), h("dd", {}, view.title())]),
+      views().map((view) => [h("dt", {}, h("kbd", {}, "g"), " ", h("kbd", {}, view.key)), h("dd", {}, view.title())]),
       h("dt", {}, h("kbd", {}, "/")), h("dd", {}, t("to the filter")), h("dt", {}, h("kbd", {}, "?")), h("dd", {}, t("this list"))),
     h("p", { class: "actions" }, h("button", { class: "primary" }, t("Close")))));
   document.body.appendChild(dialog);

@@ -15,6 +15,7 @@ use tracing::{error, info};
 use super::ControlThread;
 use super::config_commands::ConfigChange;
 use crate::cache_admin::{self, PurgeError};
+use crate::certificate_files;
 use crate::limit_admin;
 use crate::pool_status;
 use crate::server_metrics;
@@ -314,6 +315,10 @@ impl ControlThread {
             ("limits", limit_admin::status(&self.loaded.config)),
             ("cache", self.loader.cache_status()),
             ("certificates", json!(self.certificates.status())),
+            (
+                "certificate_files",
+                certificate_files::status(&self.loaded.config),
+            ),
             ("rules", self.loader.rules_status(&self.loaded.config)),
             (
                 "challenges",

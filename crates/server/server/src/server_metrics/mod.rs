@@ -8,15 +8,15 @@ mod page;
 mod policy;
 mod storage;
 
-use std::collections::BTreeMap;
-
 use apus_access_log::LogFileCounts;
 use apus_acme::CertificateStatus;
-use apus_config::{CertificateOrigin, ServerPlan};
+use apus_config::ServerPlan;
 use apus_control::engine_metrics;
 use apus_metrics::{LabelValue, MetricDefinition, MetricSamples, MetricUnit};
 use apus_sites::SITE_METRICS;
 use apus_telemetry::ExportCounts;
+
+use crate::certificate_files::certificate_files;
 
 pub(crate) use origins::{add_pools, add_upstreams};
 pub(crate) use policy::{add_bans, add_bots, add_challenges, add_glitches, add_limits, add_rules};
@@ -132,18 +132,10 @@ pub(crate) fn add_certificates(certificates: &[CertificateStatus], samples: &mut
     }
 }
 
-/// Adds the certificates of files, each file once: many sites may name the same.
+/// Adds the certificates of files.
 pub(crate) fn add_certificate_files(config: &ServerPlan, samples: &mut MetricSamples) {
-    let mut files = BTreeMap::new();
-    for site in &config.sites {
-        if let (Some(tls), Some(CertificateOrigin::Files(paths))) =
-            (&site.tls, &site.certificate_origin)
-        {
-            files.extend(paths.iter().zip(&tls.certificates));
-        }
-    }
     let expiry = samples.of(&FILE_EXPIRY);
-    for (path, certificate) in files {
+    for (path, certificate) in certificate_files(config) {
         let file = LabelValue::from(path.to_string_lossy().into_owned());
         let seconds = u64::try_from(certificate.not_after()).unwrap_or(0);
         expiry.add([file], seconds);

@@ -1,5 +1,5 @@
 // Attacks that were stopped, and bans.
-import { api, ApiError, status } from "../api";
+import { api } from "../api";
 import { h } from "../dom";
 import { count, moment, span } from "../format";
 import { action, card, figure, table, watch } from "../parts";
@@ -20,21 +20,15 @@ function attacks(totals: any, glitches: any): [string, number][] {
 }
 
 export const bans: View = {
-  id: "bans", key: "b", title: () => t("Attacks and bans"),
+  id: "bans", key: "b", title: () => t("Attacks and bans"), needs: ["GET /bans"],
   show(place, stop) {
-    const again = watch(place, stop, 4, t("a list of bans"), async (signal) => {
-      const own = await status(signal);
-      let found: any = null;
-      try {
-        found = await api("GET", "/bans", { signal });
-      } catch (error) {
-        if (!(error instanceof ApiError && error.isMissing)) throw error;
-      }
-      const counted = attacks(own.totals ?? {}, own.glitches);
+    const again = watch(place, stop, 4, async (signal) => {
+      const [own, found] = await Promise.all([api("GET", "/status", { signal }), api("GET", "/bans", { signal })]);
+      const counted = attacks(own.totals, own.glitches);
       return [
         h("div", { class: "figures" },
-          figure(t("Bans"), count(own.bans?.bans)), figure(t("Refused for a ban"), count(own.bans?.refused_requests)),
-          figure(t("Networks of lists"), count(own.bans?.networks_of_lists)), figure(t("Stopped attacks"), count(counted.reduce((sum, [, value]) => sum + value, 0)))),
+          figure(t("Bans"), count(own.bans.bans)), figure(t("Refused for a ban"), count(own.bans.refused_requests + own.totals.banned)),
+          figure(t("Networks of lists"), count(own.bans.networks_of_lists)), figure(t("Stopped attacks"), count(counted.reduce((sum, [, value]) => sum + value, 0)))),
         h("p", { class: "bar" }, action({
           ...banAction("", () => again()), title: t("Ban a network"), label: t("Ban…"),
           fields: [{ name: "network", label: t("Address or network"), required: true, hint: "203.0.113.9, 2001:db8::/48" }, ...banAction("").fields!,
@@ -43,23 +37,21 @@ export const bans: View = {
             network: values.network.trim(), reason: values.reason, force: values.force === "yes", ...(values.seconds ? { seconds: Number(values.seconds) } : {}),
           } }).then(() => t("{network} is banned.", { network: values.network })),
         })),
-        found === null ? h("p", { class: "empty" }, t("This server does not offer {what}.", { what: t("a list of bans") }))
-          : card(t("Bans"), table(t("Bans"), [
-            { head: t("Network"), cell: (one: any) => one.network },
-            { head: t("Ends"), cell: (one) => one.until ? `${moment(one.until)} (${span(one.seconds_left)})` : t("never") },
-            { head: t("Times"), isNumber: true, cell: (one) => count(one.times) },
-            { head: t("Reason"), cell: (one) => h("span", { class: "long" }, one.reason) },
-            { head: t("Action"), cell: (one) => action({
-              label: t("Remove"), title: one.network, text: t("The client can send requests again."),
-              run: () => api("DELETE", `/bans?network=${encodeURIComponent(one.network)}`).then(() => undefined), then: () => again(),
-            }) },
-          ], found.bans, t("Nobody is banned."))),
-        found?.lists?.length ? card(t("Lists of networks"), table(t("Lists of networks"), [
+        card(t("Bans"), table(t("Bans"), [
+          { head: t("Network"), cell: (one: any) => one.network },
+          { head: t("Ends"), cell: (one) => one.until ? `${moment(one.until)} (${span(one.seconds_left)})` : t("never") },
+          { head: t("Times"), isNumber: true, cell: (one) => count(one.times) },
+          { head: t("Reason"), cell: (one) => h("span", { class: "long" }, one.reason) },
+          { head: t("Action"), cell: (one) => action({
+            label: t("Remove"), title: one.network, text: t("The client can send requests again."),
+            run: () => api("DELETE", `/bans?network=${encodeURIComponent(one.network)}`).then(() => undefined), then: () => again(),
+          }) },
+        ], found.bans, t("Nobody is banned."))),
+        found.lists.length ? card(t("Lists of networks"), table(t("Lists of networks"), [
           { head: t("File"), cell: (one: any) => one.file }, { head: t("Networks"), isNumber: true, cell: (one) => count(one.networks) }, { head: t("Fault"), cell: (one) => one.fault ?? "–" },
         ], found.lists, "")) : null,
-        card(t("Stopped since the start"), table(t("Stopped since the start"), [
-          { head: t("What"), cell: (one: [string, number]) => one[0] }, { head: t("Times"), isNumber: true, cell: (one) => count(one[1]) },
-        ], counted, "–")),
+        card(t("Stopped since the start"), h("dl", { class: "counts" }, [...counted].sort((one, other) => other[1] - one[1]).map(([name, value]) =>
+          h("div", {}, h("dt", {}, name), h("dd", { class: value === 0 ? "none" : null }, count(value)))))),
       ];
     });
   },

@@ -1,24 +1,17 @@
 // Certificates, the one that ends first at the top.
-import { api, ApiError, status } from "../api";
+import { api } from "../api";
 import { h } from "../dom";
 import { moment, span } from "../format";
-import { action, badge, table, watch } from "../parts";
+import { action, badge, card, table, watch } from "../parts";
 import { t } from "../text";
 import type { View } from "../views";
 
 export const certificates: View = {
-  id: "certificates", key: "t", title: () => t("Certificates"),
+  id: "certificates", key: "t", title: () => t("Certificates"), needs: ["GET /certificates"],
   show(place, stop) {
-    const again = watch(place, stop, 15, t("a list of its certificates"), async (signal) => {
-      let found: any;
-      try {
-        found = await api("GET", "/certificates", { signal });
-      } catch (error) {
-        if (!(error instanceof ApiError && error.isMissing)) throw error;
-        found = await status(signal);
-      }
-      const list = [...((Array.isArray(found) ? found : found.certificates) as any[])];
-      list.sort((one, other) => (one.expires_in_seconds ?? -Infinity) - (other.expires_in_seconds ?? -Infinity));
+    const again = watch(place, stop, 15, async (signal) => {
+      const { certificates: list, certificate_files: files } = await api("GET", "/certificates", { signal });
+      for (const found of [list, files]) found.sort((one: any, other: any) => (one.expires_in_seconds ?? -Infinity) - (other.expires_in_seconds ?? -Infinity));
       const left = (one: any) => {
         if (one.revoked) return badge("bad", t("revoked"));
         if (one.expires_in_seconds === null || one.expires_in_seconds === undefined) return badge("bad", t("none yet"));
@@ -26,8 +19,8 @@ export const certificates: View = {
         return badge(days < 3 ? "bad" : days < 14 ? "warn" : "good", days < 0 ? t("expired") : span(one.expires_in_seconds));
       };
       return [
-        table(t("Certificates"), [
-          { head: t("Names"), cell: (one: any) => (one.names ?? [one.name]).join(", ") },
+        card(t("Ordered by the server"), table(t("Ordered by the server"), [
+          { head: t("Names"), cell: (one: any) => one.names.join(", ") },
           { head: t("Time left"), cell: left },
           { head: t("Ends"), cell: (one) => moment(one.not_after) },
           { head: t("Renewal"), cell: (one) => one.step ? one.step : moment(one.renew_at) },
@@ -35,12 +28,17 @@ export const certificates: View = {
           { head: t("Last fault"), cell: (one) => one.last_error ?? "–" },
           {
             head: t("Action"), cell: (one) => action({
-              label: t("Renew"), title: one.names?.[0] ?? one.name, text: t("A new certificate is ordered now. Authorities limit the orders of a week."),
-              run: () => api("POST", "/certificates/renew", { body: { name: one.name ?? one.names[0] } }).then(() => t("The order has begun.")), then: () => again(),
+              label: t("Renew"), title: one.names[0], text: t("A new certificate is ordered now. Authorities limit the orders of a week."),
+              run: () => api("POST", "/certificates/renew", { body: { name: one.names[0] } }).then(() => t("The order has begun.")), then: () => again(),
             }),
           },
-        ], list, t("The server orders no certificates by ACME.")),
-        h("p", { class: "minor" }, t("These are the certificates that the server orders by ACME. Those in files are in the metrics.")),
+        ], list, t("The server orders no certificates by ACME."))),
+        card(t("From files"), table(t("From files"), [
+          { head: t("Names"), cell: (one: any) => h("span", { class: "long" }, one.names.join(", ")) },
+          { head: t("Time left"), cell: left },
+          { head: t("Ends"), cell: (one) => moment(one.not_after) },
+          { head: t("File"), cell: (one) => h("code", {}, one.file) },
+        ], files, t("No site names a certificate in a file."))),
       ];
     });
   },

@@ -1,5 +1,5 @@
 // PHP pools and their processes.
-import { status } from "../api";
+import { api } from "../api";
 import { h } from "../dom";
 import { bytes, count, span } from "../format";
 import { badge, card, figure, table, watch } from "../parts";
@@ -7,10 +7,10 @@ import { t } from "../text";
 import type { View } from "../views";
 
 export const php: View = {
-  id: "php", key: "p", title: () => t("PHP"),
+  id: "php", key: "p", title: () => t("PHP"), needs: ["GET /status"],
   show(place, stop) {
-    watch(place, stop, 2, t("a list of its PHP pools"), async (signal) => {
-      const pools = ((await status(signal)).php ?? []) as any[];
+    watch(place, stop, 2, async (signal) => {
+      const pools = (await api("GET", "/status", { signal })).php as any[];
       if (pools.length === 0) return h("p", { class: "empty" }, t("The configuration has no PHP pools."));
       return pools.map((pool) => {
         const busy = pool.workers.filter((worker: any) => worker.busy).length;

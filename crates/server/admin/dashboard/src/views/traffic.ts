@@ -20,9 +20,9 @@ export function banAction(network: string, then?: () => void): Action {
 }
 
 export const traffic: View = {
-  id: "traffic", key: "c", title: () => t("Clients and paths"),
+  id: "traffic", key: "c", title: () => t("Clients and paths"), needs: ["GET /traffic"],
   show(place, stop) {
-    watch(place, stop, 2, t("a list of who sends most"), async (signal) => {
+    watch(place, stop, 2, async (signal) => {
       const found = await api("GET", "/traffic?seconds=30", { signal });
       if (!found.counting) return h("p", { class: "empty" }, t("Counting begins."));
       const columns = (head: string, name: (one: any) => string) => [

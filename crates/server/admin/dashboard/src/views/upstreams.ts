@@ -1,5 +1,5 @@
 // The upstream groups as pictures: the server at the left, each node at the right with its state, load and latency.
-import { api, ApiError, status } from "../api";
+import { api } from "../api";
 import { h, svg } from "../dom";
 import { count, percent, span, time } from "../format";
 import { action, badge, card, table, watch } from "../parts";
@@ -16,8 +16,22 @@ function stateText(node: any): string {
   if (node.admin === "down") return t("taken out");
   if (node.admin === "drain") return t("drains");
   if (node.state === "in") return t("in service");
+  if (node.state === "probing") return t("is tried with one request");
+  const starting = /^starting, (.*)$/.exec(node.state);
+  if (starting) return t("starts, {share}", { share: starting[1] });
   const left = node.seconds_left === null || node.seconds_left === undefined ? "" : `, ${span(node.seconds_left)}`;
-  return `${node.state}${left}`;
+  return `${outText(node.state)}${left}`;
+}
+
+/** Why a node is out. */
+function outText(state: string): string {
+  switch (state) {
+    case "out, its checks fail": return t("out, its checks fail");
+    case "out, its breaker is open": return t("out, its breaker is open");
+    case "out, it is ejected": return t("out, it is ejected");
+    case "out, requests failed": return t("out, requests failed");
+    default: return state;
+  }
 }
 
 function failures(node: any): number {
@@ -58,17 +72,10 @@ function picture(group: any): SVGElement {
 }
 
 export const upstreams: View = {
-  id: "upstreams", key: "u", title: () => t("Upstreams"),
+  id: "upstreams", key: "u", title: () => t("Upstreams"), needs: ["GET /upstreams"],
   show(place, stop) {
-    const again = watch(place, stop, 2, t("a list of its upstreams"), async (signal) => {
-      let found: any;
-      try {
-        found = await api("GET", "/upstreams", { signal });
-      } catch (error) {
-        if (!(error instanceof ApiError && error.isMissing)) throw error;
-        found = await status(signal);
-      }
-      const groups = (Array.isArray(found) ? found : found.upstreams ?? found.groups) as any[];
+    const again = watch(place, stop, 2, async (signal) => {
+      const groups = (await api("GET", "/upstreams", { signal })).upstreams as any[];
       if (groups.length === 0) return h("p", { class: "empty" }, t("The configuration has no upstream groups."));
       const change = (group: any, node: any, state: string, label: string, text: string, isDanger = false) => node.admin === state ? null : action({
         label, isDanger, title: `${group.name}: ${node.name}`, text,

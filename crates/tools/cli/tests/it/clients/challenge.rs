@@ -1,59 +1,10 @@
 //! The challenge in Chromium and Firefox, and what curl gets.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
+use super::running_browser::RunningBrowser;
 use super::{Curl, program};
 use crate::harness::{Home, free_port, wait_until};
-
-/// A browser that runs until it is dropped.
-pub(super) struct RunningBrowser(Child);
-
-impl RunningBrowser {
-    fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        Self(command.stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    pub(super) fn chromium(profile: &Path, has_scripts: bool, url: &str) -> Self {
-        Self::start(
-            program("chromium")
-                .args(["--headless", "--no-sandbox", "--disable-gpu"])
-                .args(["--no-first-run", "--disable-background-networking"])
-                .args(["--disable-component-update", "--disable-sync"])
-                // Without it, the browser ends when the page has loaded.
-                .arg("--remote-debugging-port=0")
-                .arg(format!("--user-data-dir={}", profile.display()))
-                .arg(format!("--blink-settings=scriptEnabled={has_scripts}"))
-                .arg(url),
-        )
-    }
-
-    pub(super) fn firefox(profile: &Path, has_scripts: bool, url: &str) -> Self {
-        fs::create_dir_all(profile).unwrap();
-        let settings = format!(
-            "user_pref(\"datareporting.policy.dataSubmissionEnabled\", false);\n\
-             user_pref(\"app.normandy.enabled\", false);\n\
-             user_pref(\"javascript.enabled\", {has_scripts});\n"
-        );
-        fs::write(profile.join("user.js"), settings).unwrap();
-        Self::start(
-            program("firefox-esr")
-                .env("HOME", profile)
-                .args(["--headless", "--no-remote", "--profile"])
-                .arg(profile)
-                .arg(url),
-        )
-    }
-}
-
-impl Drop for RunningBrowser {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Pages that lead to one another, each with a higher level of the challenge, and two sites with one secret.
 fn sites(home: &Home) {

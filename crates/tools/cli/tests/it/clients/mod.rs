@@ -4,9 +4,11 @@ mod browser;
 mod challenge;
 mod curl;
 mod dashboard;
+mod driven_browser;
 mod http3;
 mod load;
 mod nghttp;
+mod running_browser;
 
 use std::fs;
 use std::path::{Path, PathBuf};
