@@ -69,7 +69,11 @@ impl Authentication {
 
     /// Who asks; `None`: nobody who is known.
     pub(crate) fn caller(&self, request: &Request) -> Option<Caller> {
-        let digest = token_of(request)?;
+        let Some(digest) = token_of(request) else {
+            let digest = certificate_of(request)?;
+            let account = self.accounts.of_certificate(&digest)?;
+            return Some(Caller::of(account, None));
+        };
         if let Some(account) = self.accounts.of_token(&digest) {
             return Some(Caller::of(account, None));
         }
@@ -167,6 +171,20 @@ impl Authentication {
         }
         json_response(&description)
     }
+}
+
+/// The digest of the client certificate of a request.
+///
+/// A browser presents it by itself, also when a page of another site asks. It says then that the request is not of a page of this
+/// site, and the certificate does not count.
+fn certificate_of(request: &Request) -> Option<TokenDigest> {
+    let mut sites = request.headers().get_all("sec-fetch-site");
+    if sites.any(|site| !matches!(site, b"same-origin" | b"none")) {
+        return None;
+    }
+    let tls = request.connection().tls.as_ref()?;
+    let certificate = tls.client_certificate.as_ref()?;
+    Some(TokenDigest::of_certificate(&certificate.der))
 }
 
 /// The digest of the token of a request.

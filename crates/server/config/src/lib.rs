@@ -74,9 +74,9 @@ pub use hidden_secrets::HiddenSecrets;
 pub use listener_spans::ListenerSpans;
 pub use origin_handle::OriginHandle;
 pub use plan::{
-    AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin, FilesPlan,
-    FilesRoot, GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan, LogLevel,
-    OnDemandPlan, OtlpPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    AccessLogPlan, AdminPlan, AdminTlsPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin,
+    FilesPlan, FilesRoot, GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan,
+    LogLevel, OnDemandPlan, OtlpPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
 };
 pub use plan_changes::changes;
 pub use reference::reference;

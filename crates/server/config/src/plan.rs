@@ -17,7 +17,7 @@ use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_layers::auth::RemoteKeySet;
 use apus_layers::{Bots, LimitHandle};
-use apus_net::tls::{TlsSite, UnknownName};
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
@@ -129,7 +129,26 @@ pub struct AdminPlan {
     pub names: Vec<String>,
     /// Who may use its API.
     pub accounts: OperatorAccounts,
+    /// TLS; `None`: clear text.
+    pub tls: Option<AdminTlsPlan>,
 }
+
+/// TLS of the address of the operator. Equal ones are made of the same files.
+#[derive(Clone, Debug)]
+pub struct AdminTlsPlan {
+    /// The settings.
+    pub settings: Arc<TlsSettings>,
+    /// The digest of its files.
+    pub digest: [u8; 32],
+}
+
+impl PartialEq for AdminTlsPlan {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for AdminTlsPlan {}
 
 /// What is counted of sites.
 #[derive(Clone, Debug, PartialEq, Eq)]

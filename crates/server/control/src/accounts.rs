@@ -108,6 +108,9 @@ pub struct OperatorAccount {
     /// The SHA-256 digests of its tokens, as `sha256:` and 64 hexadecimal digits.
     #[serde(default)]
     pub tokens: Vec<TokenDigest>,
+    /// The SHA-256 digests of its client certificates, in DER, in the same form.
+    #[serde(default)]
+    pub certificates: Vec<TokenDigest>,
 }
 
 /// The hash of a password is left out.
@@ -131,6 +134,11 @@ impl TokenDigest {
     pub fn of(token: &str) -> Self {
         Self(sha256(token.as_bytes()))
     }
+
+    /// The digest of a certificate in DER: its fingerprint.
+    pub fn of_certificate(der: &[u8]) -> Self {
+        Self(sha256(der))
+    }
 }
 
 impl TryFrom<String> for TokenDigest {
@@ -139,7 +147,7 @@ impl TryFrom<String> for TokenDigest {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let digits = text.strip_prefix(DIGEST_PREFIX);
         digits.and_then(from_hexadecimal).map(Self).ok_or(
-            "a token is `sha256:` and the 64 hexadecimal digits of its digest; `apus admin account` writes it",
+            "a digest is `sha256:` and the 64 hexadecimal digits of SHA-256; `apus admin account` writes it",
         )
     }
 }
@@ -171,6 +179,7 @@ impl OperatorAccounts {
         })?;
         let mut mistakes = Vec::new();
         let (mut names, mut tokens) = (HashSet::new(), HashSet::new());
+        let mut certificates = HashSet::new();
         for account in &read.accounts {
             let name = &account.name;
             let shown = name.escape_debug();
@@ -183,8 +192,13 @@ impl OperatorAccounts {
             if !names.insert(name) {
                 mistakes.push(format!("two accounts have the name `{shown}`"));
             }
-            if account.password.is_none() && account.tokens.is_empty() {
-                mistakes.push(format!("`{shown}` has no password and no token"));
+            if account.password.is_none()
+                && account.tokens.is_empty()
+                && account.certificates.is_empty()
+            {
+                mistakes.push(format!(
+                    "`{shown}` has no password, no token and no certificate"
+                ));
             }
             if account.sites.as_ref().is_some_and(Vec::is_empty) {
                 mistakes.push(format!(
@@ -194,6 +208,11 @@ impl OperatorAccounts {
             if !account.tokens.iter().all(|token| tokens.insert(token)) {
                 mistakes.push(format!(
                     "`{shown}` has a token that stands in the file already"
+                ));
+            }
+            if !(account.certificates.iter()).all(|digest| certificates.insert(digest)) {
+                mistakes.push(format!(
+                    "`{shown}` has a certificate that stands in the file already"
                 ));
             }
         }
@@ -212,6 +231,12 @@ impl OperatorAccounts {
     /// The account with a name.
     pub fn named(&self, name: &str) -> Option<&OperatorAccount> {
         self.accounts.iter().find(|account| account.name == name)
+    }
+
+    /// The account of a client certificate.
+    pub fn of_certificate(&self, digest: &TokenDigest) -> Option<&OperatorAccount> {
+        let mut accounts = self.accounts.iter();
+        accounts.find(|account| account.certificates.contains(digest))
     }
 
     /// The account of a token.
@@ -239,6 +264,15 @@ mod tests {
         assert_eq!(found.sites.as_deref(), Some(&["shop".to_owned()][..]));
         assert!(accounts.of_token(&TokenDigest::of("apus_abd")).is_none());
         assert!(!format!("{accounts:?}").contains("$2y$"));
+        let certificate = TokenDigest::of_certificate(b"abc");
+        let text = format!(
+            "[[accounts]]\nname = \"ana\"\nrole = \"read\"\ncertificates = [\"{certificate}\"]\n"
+        );
+        let accounts = OperatorAccounts::parse(&text).unwrap();
+        assert!(accounts.of_certificate(&certificate).is_some());
+        assert!(accounts.of_token(&certificate).is_none());
+        let twice = format!("{text}{}", text.replace("ana", "bo"));
+        assert!(OperatorAccounts::parse(&twice).is_err());
     }
 
     #[test]

@@ -10,7 +10,8 @@ use apus_config::AdminPlan;
 use apus_control::ControlQueue;
 use apus_http::Network;
 use apus_net::{
-    Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits, ListenerPlan,
+    Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits,
+    ListenAddress, ListenerPlan,
 };
 use apus_transport::descriptors::DescriptorPermit;
 use serde_json::{Value, json};
@@ -70,8 +71,7 @@ impl AdminServer {
         self.descriptors
             .resize_with(descriptors, DescriptorPermit::of_pipe);
         if let Some((_, engine)) = &self.running {
-            let addresses = engine.status().listening;
-            let addresses: Vec<_> = addresses.iter().map(|one| one.url(false)).collect();
+            let addresses = urls(plan, engine);
             tracing::info!(addresses = addresses.join(" "), "serving the operator");
         }
         Ok(())
@@ -79,7 +79,7 @@ impl AdminServer {
 
     /// A code for a log-in, and the addresses at which it is good.
     pub(crate) fn log_in(&self) -> Result<Value, String> {
-        let Some((_, engine)) = &self.running else {
+        let Some((plan, engine)) = &self.running else {
             return Err(
                 "there is no address to log in at: the configuration has no `admin_listen`"
                     .to_owned(),
@@ -89,9 +89,7 @@ impl AdminServer {
             .sessions
             .new_code()
             .map_err(|error| error.to_string())?;
-        let addresses = engine.status().listening;
-        let urls: Vec<_> = addresses.iter().map(|address| address.url(false)).collect();
-        Ok(json!({ "code": code, "urls": urls }))
+        Ok(json!({ "code": code, "urls": urls(plan, engine) }))
     }
 
     /// The addresses that it listens on.
@@ -111,7 +109,12 @@ impl AdminServer {
         };
         let admin = Arc::new(Admin::new(self.queue.clone(), settings));
         let listeners = plan.addresses.iter();
-        let listeners = listeners.map(|address| ListenerPlan::new(address.clone(), admin.clone()));
+        let listeners = listeners.map(|address| ListenerPlan {
+            tls: (plan.tls.as_ref())
+                .filter(|_| !matches!(address, ListenAddress::Unix { .. }))
+                .map(|tls| Arc::clone(&tls.settings)),
+            ..ListenerPlan::new(address.clone(), admin.clone())
+        });
         EnginePlan {
             limits: Limits {
                 // Operators and their tools are few. Each connection can hold a page of metrics.
@@ -125,6 +128,16 @@ impl AdminServer {
             ..EnginePlan::new(NonZeroUsize::MIN, listeners.collect())
         }
     }
+}
+
+/// The URLs at which it is used.
+fn urls(plan: &AdminPlan, engine: &Engine) -> Vec<String> {
+    let addresses = engine.status().listening;
+    let urls = addresses.iter().map(|address| {
+        let is_unix = matches!(address, ListenAddress::Unix { .. });
+        address.url(plan.tls.is_some() && !is_unix)
+    });
+    urls.collect()
 }
 
 /// Closes the connections of clients of other networks, so that they take no place of the operator's.

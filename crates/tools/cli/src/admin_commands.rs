@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_layers::auth::password;
+use apus_net::tls::ClientAuth;
 use apus_server::control::{ControlRequest, OperatorAccounts, TokenDigest};
 use apus_tokens::{Hexadecimal, random_bytes};
 use serde_json::Value;
@@ -84,7 +86,11 @@ fn account(arguments: &AccountArguments) -> Result<(), CommandError> {
         let sites: Vec<_> = arguments.site.iter().map(|site| quoted(site)).collect();
         let _ = writeln!(lines, "sites = [{}]", sites.join(", "));
     }
-    let made = if arguments.token {
+    let made = if let Some(file) = &arguments.certificate {
+        let digest = certificate_digest(file)?;
+        let _ = writeln!(lines, "certificates = [\"{digest}\"]");
+        None
+    } else if arguments.token {
         let token = format!("apus_{}", Hexadecimal(&random::<32>()?));
         let _ = writeln!(lines, "tokens = [\"{}\"]", TokenDigest::of(&token));
         Some(format!("the token, which is shown only now: {token}"))
@@ -107,6 +113,17 @@ fn account(arguments: &AccountArguments) -> Result<(), CommandError> {
     }
     print(lines.as_bytes());
     Ok(())
+}
+
+/// The fingerprint of the first certificate of a file.
+fn certificate_digest(file: &Path) -> Result<TokenDigest, CommandError> {
+    let failed = |why: String| CommandError::Failed(format!("{}: {why}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    let certificates = ClientAuth::authorities_from_pem(&pem);
+    let certificates = certificates.map_err(|fault| failed(fault.to_string()))?;
+    let first = certificates.first();
+    let first = first.ok_or_else(|| failed("it has no certificate".to_owned()))?;
+    Ok(TokenDigest::of_certificate(first))
 }
 
 fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], CommandError> {

@@ -742,6 +742,9 @@ pub(crate) struct AccountArguments {
     /// Make a token for a program in place of a password
     #[arg(long, conflicts_with = "password_stdin")]
     pub(crate) token: bool,
+    /// Take the client certificate in this file, PEM, in place of a password; `admin_tls` has its authority
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["password_stdin", "token"])]
+    pub(crate) certificate: Option<PathBuf>,
     /// Read the password from standard input in place of making one
     #[arg(long)]
     pub(crate) password_stdin: bool,

@@ -149,6 +149,8 @@ keys! {
         /// The file of accounts that may use the API at `admin_listen`, as `apus admin account` writes them. Without it, only a log-in by
         /// `apus admin login` may. A changed file is used within seconds.
         admin_accounts: FilePath,
+        /// TLS at the addresses of `admin_listen`, except for Unix sockets.
+        admin_tls: AdminTls,
         /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen` or `otlp`.
         metrics: Switch<SiteMetricKeys> = Switch::Off,
         /// Pushes metrics to a collector by the OpenTelemetry protocol.
@@ -296,6 +298,19 @@ keys! {
     pub(super) struct SiteMetricKeys {
         /// How many sites have series of their own: those with most requests, which keep them. The others together are the site `other`.
         sites: Int<1, 100_000> = Int(100),
+    }
+}
+
+keys! {
+    /// TLS of the address of the operator.
+    pub(super) struct AdminTls {
+        /// The certificate with its chain, PEM. A changed file is used within seconds.
+        cert [required]: FilePath,
+        /// The private key of `cert`, PEM.
+        key [required]: FilePath,
+        /// Certificates of the authorities for client certificates, PEM, by which accounts may ask in place of a token (`certificates` in
+        /// `admin_accounts`). A client whose own certificate is in the file is accepted, too. Clients without one may use tokens.
+        client_ca: FilePath,
     }
 }
 

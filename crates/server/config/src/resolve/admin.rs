@@ -1,15 +1,18 @@
 //! The address of the operator, and what is counted for it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use apus_control::OperatorAccounts;
 use apus_http::Network;
 use apus_layers::auth::Users;
 use apus_net::ListenAddress;
+use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_tokens::sha256;
 
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
-use crate::plan::{AdminPlan, SiteMetricsPlan};
+use crate::plan::{AdminPlan, AdminTlsPlan, SiteMetricsPlan};
 use crate::raw;
 use crate::source::Setting;
 use crate::string_type::ListenSpec;
@@ -43,6 +46,14 @@ pub(super) fn plan(
                 let message = format!("`{key}` has no effect");
                 reader.report(Finding::error(span, message, "there is no `admin_listen`"));
             }
+        }
+        if let Some(keys) = &global.admin_tls {
+            let message = "`admin_tls` has no effect";
+            reader.report(Finding::error(
+                &keys.span,
+                message,
+                "there is no `admin_listen`",
+            ));
         }
         if let Some(file) = &global.admin_accounts {
             let message = "`admin_accounts` has no effect";
@@ -86,7 +97,45 @@ pub(super) fn plan(
             .map(|name| name.value.0.clone())
             .collect(),
         accounts: accounts(global, reader),
+        tls: tls_plan(global, reader),
     })
+}
+
+/// TLS, if there is any.
+fn tls_plan(global: &raw::Global, reader: &mut ConfigReader<'_>) -> Option<AdminTlsPlan> {
+    let keys = global.admin_tls.as_ref()?;
+    let certificate = tls::certificate(&keys.cert, &keys.key, reader)?;
+    let mut bytes = tls::file(&keys.cert, reader)?;
+    bytes.extend(tls::file(&keys.key, reader)?);
+    let mut site = TlsSite {
+        alpn: [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).to_vec(),
+        http3: false,
+        early_data: false,
+        ..TlsSite::new(Vec::new(), vec![certificate])
+    };
+    if let Some(ca) = &keys.client_ca {
+        let pem = tls::file(ca, reader)?;
+        let read = ClientAuth::authorities_from_pem(&pem);
+        let authorities = read
+            .map_err(|fault| reader.report(tls::pem_error(&ca.span, &fault, &ca.value.0)))
+            .ok()?;
+        bytes.extend(pem);
+        site.client_auth = ClientAuth::Optional {
+            authorities,
+            revoked: Vec::new(),
+        };
+    }
+    match TlsSettings::new(&[site], UnknownName::FirstSite) {
+        Ok(settings) => Some(AdminTlsPlan {
+            settings: Arc::new(settings),
+            digest: sha256(&bytes),
+        }),
+        Err(error) => {
+            let message = error.to_string();
+            reader.report(Finding::error(&keys.span, message, "in this table"));
+            None
+        }
+    }
 }
 
 /// The accounts of the file, if there is one.

@@ -45,6 +45,26 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "admin_listen = \"127.0.0.1:9180\"",
         "admin_listen = \"127.0.0.1:9180\"\nadmin_accounts = \"accounts.toml\"",
     ),
+    (
+        "global.admin_tls",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_tls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    (
+        "global.admin_tls.cert",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_tls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    (
+        "global.admin_tls.key",
+        "admin_listen = \"127.0.0.1:9180\"",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_tls = { cert = \"cert.pem\", key = \"key.pem\" }",
+    ),
+    (
+        "global.admin_tls.client_ca",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_tls = { cert = \"cert.pem\", key = \"key.pem\" }",
+        "admin_listen = \"127.0.0.1:9180\"\nadmin_tls = { cert = \"cert.pem\", key = \"key.pem\", client_ca = \"cert.pem\" }",
+    ),
     ("global.metrics", "", "metrics = true"),
     ("global.metrics.sites", "", "metrics = { sites = 5 }"),
     ("global.otlp", "", OTLP),

@@ -5,6 +5,7 @@ mod access_log;
 mod admin;
 mod admin_api;
 mod admin_config;
+mod admin_tls;
 mod bans;
 mod bots;
 mod client_facts;
