@@ -50,13 +50,17 @@ pub fn hidden_secrets(data: &[u8]) {
     };
     let secrets = config::HiddenSecrets::new([7; 32]);
     let shown = secrets.hide(text);
+    // What stands for nothing that is known stays, or is refused.
+    if let Ok(restored) = secrets.restore(&shown, [""]) {
+        assert_eq!(restored, shown);
+    }
+    let _ = secrets.hide_in_message(text, text);
+    if text.parse::<toml::Table>().is_err() {
+        return;
+    }
     match secrets.restore(&shown, [text]) {
         Ok(restored) => assert_eq!(restored, text),
         // Whoever sent the text wrote a placeholder.
         Err(_) => assert!(text.contains("hidden-"), "{shown}"),
-    }
-    // What stands for nothing that is known stays, or is refused.
-    if let Ok(restored) = secrets.restore(&shown, [""]) {
-        assert_eq!(restored, shown);
     }
 }
