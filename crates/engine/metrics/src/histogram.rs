@@ -173,6 +173,14 @@ impl HistogramReading {
         (count > 0).then(|| Duration::from_secs_f64(f64::from(1 << LAST_EXPONENT)))
     }
 
+    /// What is in each bucket that has something: its upper bound is 2 to the power of that many eighths of a second. `None`: it has no bound.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Option<i32>, u64)> {
+        let first = FIRST_EXPONENT * PER_DOUBLING;
+        let buckets = (first..).map(Some).zip(self.buckets.iter().copied());
+        let buckets = buckets.chain([(None, self.longer)]);
+        buckets.filter(|(_, count)| *count > 0)
+    }
+
     /// The classic buckets: upper bounds in seconds, and what was counted between the bound before and this one.
     pub(crate) fn classic(&self) -> Vec<(f64, u64)> {
         let mut classic = Vec::new();

@@ -31,7 +31,8 @@ pub fn add_process_metrics(samples: &mut MetricSamples) {
     }
 }
 
-fn cpu_time() -> Duration {
+/// The CPU time that this process has used, in user mode and in the kernel.
+pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),
@@ -39,7 +40,8 @@ fn cpu_time() -> Duration {
     )
 }
 
-fn resident_memory() -> Option<u64> {
+/// The resident memory of this process in bytes.
+pub fn resident_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()

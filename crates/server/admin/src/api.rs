@@ -1,11 +1,12 @@
 //! The API: who may do what, over HTTP with JSON.
 
-use apus_control::ControlQueue;
+use apus_control::{ControlQueue, ServerHistory};
 use apus_handler::extract::{form_values, json_body};
 use apus_http::{HeaderValue, Method, Request, Response, ResponseFuture, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{Authentication, Caller};
+use crate::history::HistoryReader;
 use crate::operations::{AdminOperation, MAX_BODY, OPERATIONS, OperationKind, Sent, description};
 use crate::reply::{ask, json_response, problem};
 
@@ -17,13 +18,19 @@ pub(crate) const API_PREFIX: &str = "/api/v1/";
 pub(crate) struct Api {
     queue: ControlQueue,
     authentication: Authentication,
+    history: HistoryReader,
 }
 
 impl Api {
-    pub(crate) fn new(queue: ControlQueue, authentication: Authentication) -> Self {
+    pub(crate) fn new(
+        queue: ControlQueue,
+        authentication: Authentication,
+        history: ServerHistory,
+    ) -> Self {
         Self {
             queue,
             authentication,
+            history: HistoryReader::new(history),
         }
     }
 
@@ -104,6 +111,9 @@ impl Api {
         let unprocessable =
             |detail: String| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, &detail));
         let arguments = operation.arguments(sent).map_err(unprocessable)?;
+        if matches!(operation.kind, OperationKind::History) {
+            return self.history.columns(&arguments, caller).await;
+        }
         let shows_sites = operation.path == "/sites";
         if caller.sites.is_some() && !shows_sites {
             match operation.site(&arguments) {

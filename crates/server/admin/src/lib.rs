@@ -8,7 +8,7 @@
 //! 3. `pages` responds, or `dashboard` with the files of the page that a person looks at, or `api` for what begins with `/api/v1/`, which needs an account: `authentication` finds who asks, among
 //!    the accounts of the configuration and the log-ins in `sessions`, and `operations` says which role may do what. Both
 //!    send a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
-//!    do over the control socket, and waits for the response.
+//!    do over the control socket, and waits for the response; `history` reads what it has counted.
 //!
 //! # Decisions
 //!
@@ -38,6 +38,7 @@ mod api;
 mod authentication;
 mod dashboard;
 mod guard;
+mod history;
 mod operations;
 mod pages;
 mod reply;
@@ -47,7 +48,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_compress::Compression;
-use apus_control::{ControlQueue, OperatorAccounts};
+use apus_control::{ControlQueue, OperatorAccounts, ServerHistory};
 use apus_handler::Layered;
 use apus_http::{Network, Service, ServiceFactory};
 use apus_layers::NetworkAccess;
@@ -69,6 +70,8 @@ pub struct AdminSettings {
     pub accounts: OperatorAccounts,
     /// Who has logged in. It outlives the service.
     pub sessions: Arc<AdminSessions>,
+    /// What the server did.
+    pub history: ServerHistory,
 }
 
 /// The service of the address. Clones are the same.
@@ -81,7 +84,7 @@ impl Admin {
     /// Serves those that the settings name. `queue` is that of the control thread.
     pub fn new(queue: ControlQueue, settings: AdminSettings) -> Self {
         let authentication = Authentication::new(settings.accounts, settings.sessions);
-        let api = Api::new(queue.clone(), authentication);
+        let api = Api::new(queue.clone(), authentication, settings.history);
         let service = Layered::new(Pages::new(queue, api))
             .layer(NetworkAccess::allow(settings.allowed))
             .layer(Guard::new(settings.names))

@@ -1,6 +1,7 @@
 //! The operations of the API: one table for routes, roles, the checks of what is sent, and the OpenAPI description.
 
 use apus_control::{ControlRequest, LogLevelName, OperatorRole};
+use apus_metrics::HistoryStep;
 use serde_json::{Map, Value, json};
 
 /// Something that the API can do.
@@ -20,6 +21,8 @@ pub(crate) enum OperationKind {
     Command(&'static str),
     /// Shows parts of the status.
     Parts(&'static [&'static str]),
+    /// Reads the history, which needs no request to the control thread. It shows an account its sites.
+    History,
 }
 
 /// Something that can be sent: in the query of GET and DELETE, else in a JSON object.
@@ -44,6 +47,7 @@ pub(crate) enum FieldKind {
     Scope,
     KeyChanges,
     LogLevel,
+    Step,
 }
 
 const fn field(
@@ -63,9 +67,9 @@ const fn field(
 const NO_FIELDS: &[ApiField] = &[];
 
 use FieldKind::{
-    Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Text,
+    Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Step, Text,
 };
-use OperationKind::{Command, Parts};
+use OperationKind::{Command, History, Parts};
 use OperatorRole::{Configure, Operate, Read};
 
 /// Which version a change of the configuration is for.
@@ -132,6 +136,11 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("seconds", Integer, Some("0"), "For how long requests are counted from now on, up to 60; 0 only shows what was counted."),
         field("anew", Boolean, Some("false"), "Whether counting begins anew."),
     ], kind: Command("traffic") },
+    AdminOperation { method: "GET", path: "/history", role: Read, summary: "What the server did in each second, minute or hour: counts, times and the busiest sites.", fields: &[
+        field("step", Step, Some("\"second\""), "The length of each step."),
+        field("from", Integer, Some("null"), "The time of the first step, in seconds since 1970; without it 300 steps before the last."),
+        field("to", Integer, Some("null"), "The time after the last step; without it now."),
+    ], kind: History },
     AdminOperation { method: "GET", path: "/bans", role: Read, summary: "The bans of clients.", fields: NO_FIELDS, kind: Command("ban_list") },
     AdminOperation { method: "POST", path: "/bans", role: Operate, summary: "Bans an address or a network.", fields: &[
         field("network", Text, None, "The address, or the network such as `10.0.0.0/8`."),
@@ -262,6 +271,7 @@ impl AdminOperation {
         let command = match self.kind {
             Command(command) => command,
             Parts(_) => "status",
+            History => return Err("this is no request to the control thread".to_owned()),
         };
         match command {
             "upstream" => {
@@ -324,6 +334,7 @@ impl FieldKind {
                     key.is_some_and(|key| key.iter().all(Value::is_string))
                 })
             }),
+            Step => is_one_of(&HistoryStep::ALL.map(HistoryStep::name)),
             Scope => {
                 let one = value.as_object().filter(|fields| fields.len() == 1);
                 let (name, scope) = match one.and_then(|fields| fields.iter().next()) {
@@ -345,6 +356,7 @@ impl FieldKind {
             MaintenanceState => "`on`, `off` or `configured`",
             LogLevel => "`error`, `warn`, `info`, `debug` or `trace`",
             KeyChanges => "a list of objects with `key`, a list of names, and `value`",
+            Step => "`second`, `minute` or `hour`",
             Scope => "`\"all\"` or an object with one of `url`, `prefix` and `tag`",
         }
     }
@@ -367,6 +379,7 @@ impl FieldKind {
                 });
                 json!({ "type": "array", "items": { "type": "object", "properties": properties, "required": ["key", "value"], "additionalProperties": false } })
             }
+            Step => json!({ "type": "string", "enum": HistoryStep::ALL.map(HistoryStep::name) }),
             Scope => {
                 let one = |name: &str| json!({ "type": "object", "properties": { name: { "type": "string" } }, "required": [name], "additionalProperties": false });
                 json!({ "oneOf": [{ "const": "all" }, one("url"), one("prefix"), one("tag")] })
@@ -492,7 +505,8 @@ mod tests {
 
     #[test]
     fn each_operation_is_a_request_that_its_role_may_send() {
-        for operation in OPERATIONS {
+        let commands = OPERATIONS.iter();
+        for operation in commands.filter(|one| !matches!(one.kind, History)) {
             let fields = operation
                 .fields
                 .iter()
@@ -503,6 +517,7 @@ mod tests {
                 Boolean => json!(true),
                 NodeState => json!("drain"),
                 MaintenanceState => json!("on"),
+                Step => json!("hour"),
                 Scope => json!({ "tag": "news" }),
                 LogLevel => json!("debug"),
                 KeyChanges => json!([{ "key": ["global", "workers"], "value": 2 }]),

@@ -8,6 +8,7 @@
 //! - `socket`, `socket_path`: the control socket, through which `apus status` and other commands reach a server or an
 //!   application.
 //! - `accounts`: who may send which requests over HTTP.
+//! - `history`: what the server did each second, which the control thread writes and the API reads.
 //! - `status`: the response to `apus status`; `engine_metrics`: the metrics that any server has.
 //!
 //! # Tests
@@ -19,6 +20,7 @@
 
 mod accounts;
 mod engine_metrics;
+mod history;
 mod socket;
 mod socket_path;
 mod status;
@@ -33,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 pub use accounts::{OperatorAccount, OperatorAccounts, OperatorRole, TokenDigest};
 pub use engine_metrics::{add_engine_metrics, engine_metrics};
+pub use history::ServerHistory;
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlQueue, ControlSocket};
 pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};

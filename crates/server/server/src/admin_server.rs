@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_admin::{Admin, AdminSessions, AdminSettings};
 use apus_config::AdminPlan;
-use apus_control::ControlQueue;
+use apus_control::{ControlQueue, ServerHistory};
 use apus_http::Network;
 use apus_net::{
     Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits,
@@ -22,6 +22,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server; without an address nothing runs.
 pub(crate) struct AdminServer {
     queue: ControlQueue,
+    history: ServerHistory,
     /// They outlive reloads.
     sessions: Arc<AdminSessions>,
     binder: Option<Arc<dyn Binder>>,
@@ -34,9 +35,14 @@ pub(crate) struct AdminServer {
 const ENGINE_DESCRIPTORS: usize = 6;
 
 impl AdminServer {
-    pub(crate) fn new(queue: ControlQueue, binder: Option<Arc<dyn Binder>>) -> Self {
+    pub(crate) fn new(
+        queue: ControlQueue,
+        history: ServerHistory,
+        binder: Option<Arc<dyn Binder>>,
+    ) -> Self {
         Self {
             queue,
+            history,
             sessions: Arc::default(),
             binder,
             running: None,
@@ -106,6 +112,7 @@ impl AdminServer {
             names: plan.names.clone(),
             accounts: plan.accounts.clone(),
             sessions: Arc::clone(&self.sessions),
+            history: self.history.clone(),
         };
         let admin = Arc::new(Admin::new(self.queue.clone(), settings));
         let listeners = plan.addresses.iter();

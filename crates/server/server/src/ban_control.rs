@@ -228,6 +228,11 @@ impl BanControl {
 
     /// How many bans there are, and what they did.
     /// Adds the metrics of bans.
+    /// How many requests of banned clients were refused.
+    pub(crate) fn refused_requests(&self) -> u64 {
+        self.bans.refused_requests()
+    }
+
     pub(crate) fn add_metrics(&self, samples: &mut MetricSamples) {
         let refused = self.bans.refused_requests();
         add_bans(self.book.len(), self.lists.len(), refused, samples);

@@ -51,6 +51,7 @@ mod explain;
 mod folder_config;
 mod glitch_control;
 mod helper_protocol;
+mod history_sampler;
 mod limit_admin;
 mod load;
 pub mod local_ca;

@@ -230,6 +230,11 @@ impl PlanLoader {
         &self.challenge_states
     }
 
+    /// How often the conditions of rules held.
+    pub(crate) fn rule_matches(&self) -> u64 {
+        self.rule_counters.matches()
+    }
+
     /// How often each rule of a configuration applied.
     pub(crate) fn rule_counts(&self, config: &config::ServerPlan) -> Vec<RuleCount> {
         let mut counts: Vec<(String, Vec<RuleCount>)> = Vec::new();

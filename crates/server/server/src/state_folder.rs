@@ -12,7 +12,7 @@ use apus_control::socket_path;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The folder of one server. It is created when something is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateFolder(PathBuf);
 
 impl StateFolder {
@@ -51,10 +51,7 @@ impl StateFolder {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn write(&self, name: &str, contents: &[u8]) -> io::Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.0)?;
+        self.create()?;
         let temporary = self.0.join(format!("{name}.new"));
         let written = write_new(&temporary, contents)
             .and_then(|()| fs::rename(&temporary, self.0.join(name)))
@@ -64,6 +61,17 @@ impl StateFolder {
             let _ = fs::remove_file(&temporary);
         }
         written
+    }
+
+    /// Creates the folder, if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub(crate) fn create(&self) -> io::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
     }
 
     /// Renames a damaged file, so that it can be looked at and a new one can be written. Returns its new path.

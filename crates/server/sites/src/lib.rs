@@ -93,7 +93,7 @@ pub use rewrite::{
 pub use rules::{InvalidRule, Rule, RuleAction, RuleCount, RuleCounters, Rules};
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
-pub use site_metrics::{SITE_METRICS, SiteMetrics, SiteTotals};
+pub use site_metrics::{SITE_METRICS, SiteActivity, SiteMetrics, SiteRequests, SiteTotals};
 pub use template::{InvalidTemplate, Template, TryFilesTemplate};
 pub use traffic::{TrafficClient, TrafficCounts, TrafficPath, TrafficReading, TrafficWatch};
 pub use variable::{RequestVariable, VariableDescription, VariableSink};

@@ -120,6 +120,44 @@ struct SiteSeries {
     before: Option<SiteReading>,
     /// Whether a reader was told of the site's requests as those of others.
     was_other: bool,
+    /// What [`SiteMetrics::take_activity`] has seen; `None`: nothing.
+    seen: Option<Box<SeenRequests>>,
+}
+
+/// What was seen of a site.
+#[derive(Default)]
+struct SeenRequests {
+    reading: SiteReading,
+    /// Whether no request had ended when it was seen last. What a request changes after it is counted is seen then.
+    is_quiet: bool,
+}
+
+/// What happened at all sites in some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteActivity {
+    /// Requests that ended, by the class of the status of their response: none, and 1xx to 5xx.
+    pub requests: [u64; STATUSES.len()],
+    /// Requests in progress at the end.
+    pub in_flight: u64,
+    /// What caches did: hit, stale, revalidated, expired, miss and bypass.
+    pub cache_results: [u64; CACHE_RESULT_KINDS.len()],
+    /// The times of requests.
+    pub durations: HistogramReading,
+    /// The times to the heads of responses.
+    pub first_bytes: HistogramReading,
+    /// The sites whose requests ended.
+    pub sites: Vec<SiteRequests>,
+}
+
+/// The requests of a site in some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteRequests {
+    /// The name of the site.
+    pub site: Arc<str>,
+    /// Requests that ended.
+    pub requests: u64,
+    /// Those with a status of the class 5xx.
+    pub server_errors: u64,
 }
 
 /// What one worker has counted of a site.
@@ -239,6 +277,17 @@ impl SiteMetrics {
         }
     }
 
+    /// What happened since the last call. There can be one caller: nothing is told twice.
+    ///
+    /// A site without requests costs a look at its counters, and one that never had any has no memory for this.
+    pub fn take_activity(&self) -> SiteActivity {
+        let mut activity = SiteActivity::default();
+        for (name, series) in &mut self.state().sites {
+            series.add_activity(name, &mut activity);
+        }
+        activity
+    }
+
     /// What counts on the calling worker.
     pub(crate) fn worker(
         &self,
@@ -309,6 +358,32 @@ impl SiteSeries {
         self.ended.begun() + workers.map(|counts| counts.begun()).sum::<u64>()
     }
 
+    fn add_activity(&mut self, name: &Arc<str>, activity: &mut SiteActivity) {
+        let mut ended = self.ended.ended();
+        for counts in self.workers.values() {
+            ended += counts.ended();
+            activity.in_flight += counts.in_flight.load(Ordering::Relaxed);
+        }
+        if ended == 0 {
+            return;
+        }
+        let seen = self.seen.get_or_insert_default();
+        let is_quiet = seen.reading.ended() == ended;
+        if is_quiet && seen.is_quiet {
+            return;
+        }
+        seen.is_quiet = is_quiet;
+        let mut now = SiteReading::default();
+        now.add_totals(&self.ended);
+        for counts in self.workers.values() {
+            now.add_totals(&counts.read_totals());
+        }
+        let mut change = now.clone();
+        change.subtract(&seen.reading);
+        seen.reading = now;
+        activity.add(name, &change);
+    }
+
     fn read(&mut self) -> SiteReading {
         // The counts of a thread that serves the site no more have no other owner.
         let ended = &mut self.ended;
@@ -328,20 +403,45 @@ impl SiteSeries {
     }
 }
 
+impl SiteActivity {
+    fn add(&mut self, name: &Arc<str>, change: &SiteReading) {
+        for statuses in change.requests {
+            for (sum, count) in self.requests.iter_mut().zip(statuses) {
+                *sum += count;
+            }
+        }
+        for (sum, count) in self.cache_results.iter_mut().zip(change.cache_results) {
+            *sum += count;
+        }
+        self.durations.add(&change.durations);
+        self.first_bytes.add(&change.first_bytes);
+        let requests = change.ended();
+        if requests > 0 {
+            let server_errors = change
+                .requests
+                .iter()
+                .filter_map(|statuses| statuses.last());
+            self.sites.push(SiteRequests {
+                site: Arc::clone(name),
+                requests,
+                server_errors: server_errors.sum(),
+            });
+        }
+    }
+}
+
 impl SiteCounts {
     fn begun(&self) -> u64 {
-        let ended: u64 = self
-            .requests
-            .iter()
-            .map(|counts| read(counts).iter().sum::<u64>())
-            .sum();
-        self.in_flight.load(Ordering::Relaxed) + ended
+        self.in_flight.load(Ordering::Relaxed) + self.ended()
     }
 
-    fn read(&self) -> SiteReading {
-        let mut locations = lock(&self.locations);
-        // Those that no service of the worker has any more.
-        locations.retain(|_, counts| Arc::strong_count(counts) > 1);
+    fn ended(&self) -> u64 {
+        let counts = self.requests.iter();
+        counts.map(|counts| read(counts).iter().sum::<u64>()).sum()
+    }
+
+    /// All but the locations.
+    fn read_totals(&self) -> SiteReading {
         SiteReading {
             requests: self.requests.each_ref().map(read),
             in_flight: self.in_flight.load(Ordering::Relaxed),
@@ -350,6 +450,15 @@ impl SiteCounts {
             cache_results: read(&self.cache_results),
             durations: self.durations.read(),
             first_bytes: self.first_bytes.read(),
+            locations: BTreeMap::new(),
+        }
+    }
+
+    fn read(&self) -> SiteReading {
+        let mut locations = lock(&self.locations);
+        // Those that no service of the worker has any more.
+        locations.retain(|_, counts| Arc::strong_count(counts) > 1);
+        SiteReading {
             locations: locations
                 .iter()
                 .map(|(pattern, counts)| {
@@ -360,6 +469,7 @@ impl SiteCounts {
                     (Arc::clone(pattern), reading)
                 })
                 .collect(),
+            ..self.read_totals()
         }
     }
 
@@ -389,6 +499,12 @@ impl SiteReading {
     }
 
     fn add(&mut self, other: &Self) {
+        self.add_totals(other);
+        self.change_locations(other, u64::wrapping_add);
+    }
+
+    /// Adds all but the locations.
+    fn add_totals(&mut self, other: &Self) {
         self.change(other, u64::wrapping_add);
         self.durations.add(&other.durations);
         self.first_bytes.add(&other.first_bytes);
@@ -397,11 +513,12 @@ impl SiteReading {
 
     fn subtract(&mut self, before: &Self) {
         self.change(before, u64::saturating_sub);
+        self.change_locations(before, u64::saturating_sub);
         self.durations.subtract(&before.durations);
         self.first_bytes.subtract(&before.first_bytes);
     }
 
-    /// Changes each counter by that of the other.
+    /// Changes each counter by that of the other, without those of locations.
     fn change(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
         let own = self.requests.iter_mut().flatten();
         let own = own.chain(&mut self.cache_results);
@@ -411,6 +528,9 @@ impl SiteReading {
         for (own, other) in own.zip(others) {
             *own = change(*own, *other);
         }
+    }
+
+    fn change_locations(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
         for (pattern, location) in &other.locations {
             let own = self.locations.entry(Arc::clone(pattern)).or_default();
             for (own, other) in own.requests.iter_mut().zip(location.requests) {
@@ -678,6 +798,47 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(value(&text(&metrics, 10), "apus_http_requests_total{"), 4.0);
         }
+    }
+
+    #[test]
+    fn activity_is_told_once() {
+        let metrics = SiteMetrics::default();
+        let [shop, blog] = ["shop", "blog"].map(|name| site(&metrics, name));
+        let _silent = site(&metrics, "silent");
+        serve(&shop, &[200, 503]);
+        serve(&blog, &[404]);
+        let waiting = shop.begin(&apus_testkit::get("/").request());
+        let first = metrics.take_activity();
+        assert_eq!(first.requests, [0, 0, 1, 0, 1, 1]);
+        assert_eq!((first.in_flight, first.durations.count()), (1, 3));
+        assert_eq!(first.first_bytes, first.durations);
+        let sites: Vec<_> = first
+            .sites
+            .iter()
+            .map(|one| (&*one.site, one.requests, one.server_errors))
+            .collect();
+        assert_eq!(sites, [("blog", 1, 0), ("shop", 2, 1)]);
+        let none = SiteActivity {
+            in_flight: 1,
+            ..SiteActivity::default()
+        };
+        for _ in 0..3 {
+            let next = metrics.take_activity();
+            assert_eq!(next.durations.count(), 0);
+            assert_eq!(
+                (next.requests, next.in_flight, next.sites),
+                (none.requests, 1, Vec::new())
+            );
+        }
+        // A service of a reload, and of a thread that ends.
+        let reloaded = site(&metrics, "shop");
+        drop((shop, waiting));
+        serve(&reloaded, &[200]);
+        text(&metrics, 10);
+        let last = metrics.take_activity();
+        assert_eq!(last.requests, [1, 0, 1, 0, 0, 0]);
+        assert_eq!(last.in_flight, 0);
+        assert!(metrics.state().sites["silent"].seen.is_none());
     }
 
     #[test]

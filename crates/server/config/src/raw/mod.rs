@@ -279,7 +279,7 @@ keys! {
         /// and use the certificates. `"redis://127.0.0.1/"`, `"rediss://user:password@host:6380/1"` (TLS) or
         /// `"redis+unix:///run/redis.sock"` for Redis; `"postgres://user:password@host/database?sslmode=verify-full"` for PostgreSQL.
         acme_storage: StorageAddress,
-        /// The folder of what the server remembers over restarts: bans, what quotas have counted, and which sites are in maintenance by command. Servers that run at the same time need
+        /// The folder of what the server remembers over restarts: bans, what quotas have counted, which sites are in maintenance by command, and with `admin_listen` the history, of at most 32 MB. Servers that run at the same time need
         /// different ones. By default it is a folder below `/var/lib/apus/state` for a server that is started as root, else below `apus/state` in the data
         /// folder of the user, which depends on the path of the configuration.
         state_folder: FilePath,

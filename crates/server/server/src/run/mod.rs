@@ -2,6 +2,7 @@
 
 mod commands;
 mod config_commands;
+mod history;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -42,6 +43,7 @@ use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
+use crate::history_sampler::HistorySampler;
 use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
 use crate::otlp_export::OtlpExport;
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
@@ -188,6 +190,7 @@ struct ControlThread {
     audit: AuditLog,
     changes: ConfigChanges,
     change_watch: Interval,
+    history: HistorySampler,
     traffic: TrafficLease,
     reloads: u64,
     last_failure: Option<String>,
@@ -234,6 +237,7 @@ enum ServerEvent {
     Quotas,
     WatchChange,
     PushMetrics,
+    SecondEnded,
     ControlRequest(ControlExchange),
 }
 
@@ -318,7 +322,8 @@ impl ControlThread {
         changes.file_was_read(texts.clone(), "the start of the server");
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
-        let mut admin = AdminServer::new(control.queue(), binder.clone());
+        let history = HistorySampler::default();
+        let mut admin = AdminServer::new(control.queue(), history.history(), binder.clone());
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
         let mut start = Engine::start_with(plan, binder.clone());
@@ -399,6 +404,7 @@ impl ControlThread {
             audit,
             changes,
             change_watch: interval(CHANGE_WATCH_INTERVAL),
+            history,
             traffic,
             reloads: 0,
             last_failure: None,
@@ -412,6 +418,7 @@ impl ControlThread {
 
     async fn run(&mut self) {
         let mut stop_requests = Vec::new();
+        self.begin_history().await;
         loop {
             match self.next_event().await {
                 ServerEvent::Stop => break,
@@ -431,6 +438,7 @@ impl ControlThread {
                 }
                 ServerEvent::Bans(event) => self.bans.handle(event).await,
                 ServerEvent::Quotas => self.quotas.handle().await,
+                ServerEvent::SecondEnded => self.take_history().await,
                 ServerEvent::Reload => {
                     let _ = self.reload("a signal").await;
                 }
@@ -467,6 +475,7 @@ impl ControlThread {
             () = self.quotas.next() => ServerEvent::Quotas,
             () = self.otlp.next() => ServerEvent::PushMetrics,
             _ = self.change_watch.tick(), if self.changes.trial.is_some() => ServerEvent::WatchChange,
+            () = self.history.next() => ServerEvent::SecondEnded,
         }
     }
 
@@ -672,6 +681,7 @@ impl ControlThread {
         self.loaded.texts = texts(self.loader.source(), &loaded.warnings);
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
+        self.configure_history().await;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
@@ -761,6 +771,8 @@ impl ControlThread {
         self.quotas.finish().await;
         self.audit.finish().await;
         self.changes.versions.finish().await;
+        self.take_history().await;
+        self.history.finish().await;
         self.close_cache().await;
         self.log_writer.finish().await;
         let mut sites = self.loaded.config.sites.iter();

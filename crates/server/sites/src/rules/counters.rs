@@ -56,6 +56,12 @@ impl RuleCounters {
         }
     }
 
+    /// How often the conditions of all rules held, also in dry runs and of rules that are gone.
+    pub fn matches(&self) -> u64 {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().map(RuleCounter::total).sum()
+    }
+
     fn total(&self, place: &Arc<str>, rule: &Arc<str>) -> u64 {
         let key = (Arc::clone(place), Arc::clone(rule));
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ pub(super) struct ApiTest {
 
 impl ApiTest {
     /// With these accounts: name, role and what else `apus admin account` gets. Returns their secrets, too.
-    fn new(accounts: &[&[&str]]) -> (Self, Vec<String>) {
+    pub(super) fn new(accounts: &[&[&str]]) -> (Self, Vec<String>) {
         let [shop, blog] = [free_port(), free_port()];
         let sites = format!(
             "[[sites]]\nname = \"shop\"\nlisten = \"127.0.0.1:{shop}\"\nroot = \"site\"\n\
@@ -47,11 +47,12 @@ impl ApiTest {
         home.write("accounts.toml", file);
         let path = home.path("accounts.toml");
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        home.make_folder("state");
         let admin = free_port();
         home.write(
             "apus.toml",
             format!(
-                "[global]\ncontrol_socket = \"control.sock\"\nadmin_listen = \"127.0.0.1:{admin}\"\nadmin_accounts = \"accounts.toml\"\n{sites}"
+                "[global]\ncontrol_socket = \"control.sock\"\nstate_folder = \"state\"\nadmin_listen = \"127.0.0.1:{admin}\"\nadmin_accounts = \"accounts.toml\"\n{sites}"
             ),
         );
         let test = Self {

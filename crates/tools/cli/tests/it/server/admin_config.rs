@@ -348,7 +348,7 @@ fn secrets_stay_hidden_and_can_be_sent_back() {
         "POST /api/v1/config/check",
         json!({ "text": text.replace("request_headers", "request_heders") }),
     );
-    assert_eq!(checked["mistakes"][0]["line"], 11, "{checked}");
+    assert_eq!(checked["mistakes"][0]["line"], 12, "{checked}");
 }
 
 #[test]

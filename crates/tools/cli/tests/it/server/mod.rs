@@ -14,6 +14,7 @@ mod fetched_keys;
 mod forward_auth;
 mod geo;
 mod glitches;
+mod history;
 mod limits;
 mod maintenance;
 mod maps;
