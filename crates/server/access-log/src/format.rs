@@ -1,14 +1,19 @@
 //! Formats of access log lines: combined, JSON, and templates with nginx's variables.
 
 use std::fmt;
+use std::sync::Arc;
 
 use apus_sites::{RequestVariable, VariableDescription};
+
+use crate::hidden::{HiddenParameters, QueryPlace};
 
 /// The format of access log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFormat {
     pub(crate) parts: Vec<FormatPart>,
     pub(crate) escape: Escape,
+    /// What the parts that hide secrets hide.
+    pub(crate) hidden: Arc<HiddenParameters>,
 }
 
 /// A part of a line.
@@ -17,6 +22,10 @@ pub(crate) enum FormatPart {
     Text(Box<str>),
     /// Known when the request arrives.
     Request(RequestVariable),
+    /// The same with a query, whose secrets are hidden.
+    Query(RequestVariable, QueryPlace),
+    /// `$arg_NAME` of a parameter that is hidden.
+    Secret(RequestVariable),
     /// `$remote_user`, whom a layer may find after the request has arrived.
     User,
     /// A variable that rules set after the request has arrived.
@@ -25,6 +34,8 @@ pub(crate) enum FormatPart {
     Response(ResponseVariable),
     /// `$sent_http_NAME`, a field of the response.
     Sent(Box<str>),
+    /// The same with a URL, whose secrets are hidden.
+    SentUrl(Box<str>),
 }
 
 /// How values are escaped, so that they cannot end a line or a quoted string, or control a terminal.
@@ -52,6 +63,7 @@ pub(crate) enum ResponseVariable {
     UpstreamStatus,
     UpstreamDuration,
     UpstreamCacheStatus,
+    SampleRate,
 }
 
 const RESPONSE_VARIABLES: &[(VariableDescription, ResponseVariable)] = &[
@@ -146,9 +158,62 @@ const RESPONSE_VARIABLES: &[(VariableDescription, ResponseVariable)] = &[
         },
         ResponseVariable::UpstreamCacheStatus,
     ),
+    (
+        VariableDescription {
+            name: "sample_rate",
+            value: "the share of requests like this one that are logged: `1` without `sample`",
+        },
+        ResponseVariable::SampleRate,
+    ),
 ];
 
 impl LogFormat {
+    fn of(parts: Vec<FormatPart>, escape: Escape) -> Self {
+        Self {
+            parts,
+            escape,
+            hidden: Arc::new(HiddenParameters::none()),
+        }
+    }
+
+    /// Hides the values of these parameters of queries: in `$request`, `$request_uri`, `$args`, `$http_referer`, `$arg_NAME` and
+    /// `$sent_http_location`.
+    #[must_use]
+    pub fn hiding(mut self, hidden: &HiddenParameters) -> Self {
+        if hidden.is_none() {
+            return self;
+        }
+        let of_names = |names: &[&str], variable: &RequestVariable| {
+            let mut known = names.iter().filter_map(|name| RequestVariable::named(name));
+            known.any(|known| known == *variable)
+        };
+        for part in &mut self.parts {
+            let replacement = match part {
+                FormatPart::Request(variable) => {
+                    let is_secret = variable
+                        .argument()
+                        .is_some_and(|name| hidden.has(name.as_bytes()));
+                    if of_names(&["request", "request_uri", "http_referer"], variable) {
+                        FormatPart::Query(variable.clone(), QueryPlace::Url)
+                    } else if of_names(&["args"], variable) {
+                        FormatPart::Query(variable.clone(), QueryPlace::Query)
+                    } else if is_secret {
+                        FormatPart::Secret(variable.clone())
+                    } else {
+                        continue;
+                    }
+                }
+                FormatPart::Sent(name) if matches!(&**name, "location" | "content-location") => {
+                    FormatPart::SentUrl(name.clone())
+                }
+                _ => continue,
+            };
+            *part = replacement;
+        }
+        self.hidden = Arc::new(hidden.clone());
+        self
+    }
+
     /// The combined format of the Apache and nginx servers. The user is an authenticated one: a name that a client
     /// only claims is `-`.
     pub fn combined() -> Self {
@@ -156,10 +221,7 @@ impl LogFormat {
             "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
              \"$http_referer\" \"$http_user_agent\"",
         )
-        .unwrap_or_else(|_| Self {
-            parts: Vec::new(),
-            escape: Escape::Hexadecimal,
-        })
+        .unwrap_or_else(|_| Self::of(Vec::new(), Escape::Hexadecimal))
     }
 
     /// A JSON object per line.
@@ -169,26 +231,46 @@ impl LogFormat {
             ("time", "time_iso8601"),
             ("request_id", "request_id"),
             ("remote_addr", "remote_addr"),
+            ("remote_port", "remote_port"),
             ("remote_user", "remote_user"),
+            ("bot", "bot"),
             ("site", "server_name"),
             ("scheme", "scheme"),
             ("host", "host"),
             ("method", "request_method"),
             ("uri", "request_uri"),
             ("protocol", "server_protocol"),
+            ("request_body_bytes", "content_length"),
             ("status", "status"),
             ("body_bytes_sent", "body_bytes_sent"),
             ("bytes_sent", "bytes_sent"),
             ("request_time", "request_time"),
+            ("first_byte_time", "first_byte_time"),
             ("complete", "request_completion"),
             ("referer", "http_referer"),
             ("user_agent", "http_user_agent"),
             ("ssl_protocol", "ssl_protocol"),
+            ("ssl_cipher", "ssl_cipher"),
+            ("ssl_server_name", "ssl_server_name"),
+            ("ssl_alpn_protocol", "ssl_alpn_protocol"),
+            // A log alone does not have fingerprints taken, which costs each handshake.
+            ("ssl_ja4", ""),
             ("ssl_client_s_dn", "ssl_client_s_dn"),
+            ("upstream_addr", "upstream_addr"),
+            ("upstream_status", "upstream_status"),
+            ("upstream_response_time", "upstream_response_time"),
+            ("upstream_cache_status", "upstream_cache_status"),
+            ("sample_rate", "sample_rate"),
         ];
+        let part = |name: &str| {
+            if name.is_empty() {
+                return Some(FormatPart::Request(RequestVariable::known_fingerprint()));
+            }
+            variable(name).ok()
+        };
         let members = MEMBERS
             .iter()
-            .filter_map(|(member, name)| Some((member, variable(name).ok()?)));
+            .filter_map(|(member, name)| Some((member, part(name)?)));
         let mut parts = Vec::new();
         for (name, part) in members {
             let before = if parts.is_empty() { "{" } else { "," };
@@ -196,10 +278,36 @@ impl LogFormat {
             parts.push(part);
         }
         parts.push(FormatPart::Text("}".into()));
-        Self {
-            parts,
-            escape: Escape::Json,
+        Self::of(parts, Escape::Json)
+    }
+
+    /// The fields that an entry of the journal has beside its message, as `NAME=value` with line feeds.
+    pub(crate) fn journal_fields() -> Self {
+        const FIELDS: &[(&str, &str)] = &[
+            ("SITE", "server_name"),
+            ("CLIENT", "remote_addr"),
+            ("USER", "remote_user"),
+            ("HOST", "host"),
+            ("METHOD", "request_method"),
+            ("PATH", "uri"),
+            ("PROTOCOL", "server_protocol"),
+            ("STATUS", "status"),
+            ("BYTES_SENT", "bytes_sent"),
+            ("REQUEST_TIME", "request_time"),
+            ("REQUEST_ID", "request_id"),
+            ("UPSTREAM", "upstream_addr"),
+            ("CACHE", "upstream_cache_status"),
+        ];
+        let known = FIELDS
+            .iter()
+            .filter_map(|(field, name)| Some((field, variable(name).ok()?)));
+        let mut parts = Vec::new();
+        for (field, part) in known {
+            let before = if parts.is_empty() { "" } else { "\n" };
+            parts.push(FormatPart::Text(format!("{before}APUS_{field}=").into()));
+            parts.push(part);
         }
+        Self::of(parts, Escape::Hexadecimal)
     }
 
     /// The maps whose values lines have.
@@ -220,7 +328,7 @@ impl LogFormat {
 
     /// Whether lines have fields of the response.
     pub(crate) fn has_sent_fields(&self) -> bool {
-        (self.parts.iter()).any(|part| matches!(part, FormatPart::Sent(_)))
+        (self.parts.iter()).any(|part| matches!(part, FormatPart::Sent(_) | FormatPart::SentUrl(_)))
     }
 
     /// Whether lines have the user.
@@ -267,10 +375,7 @@ impl LogFormat {
         if !rest.is_empty() {
             parts.push(FormatPart::Text(rest.into()));
         }
-        Ok(Self {
-            parts,
-            escape: Escape::Hexadecimal,
-        })
+        Ok(Self::of(parts, Escape::Hexadecimal))
     }
 }
 

@@ -12,6 +12,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use crate::format::{Escape, FormatPart, LogFormat, ResponseVariable};
+use crate::hidden::{HIDDEN, HiddenParameters, QueryPlace};
 
 /// A line whose response has not ended yet: the escaped values of the request variables, each after its
 /// length in four bytes.
@@ -25,6 +26,8 @@ pub(crate) struct LineEnding<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) variables: Option<&'a RequestVariables>,
     pub(crate) clock: &'a LogClock,
+    /// The share of requests like this one that are logged.
+    pub(crate) sample_rate: f64,
 }
 
 const LENGTH: usize = size_of::<u32>();
@@ -38,14 +41,30 @@ impl LogLine {
         mut values: Vec<u8>,
     ) -> Self {
         for part in &format.parts {
-            if let FormatPart::Request(variable) = part {
+            if let FormatPart::Request(variable)
+            | FormatPart::Query(variable, _)
+            | FormatPart::Secret(variable) = part
+            {
                 let at = values.len();
                 values.extend_from_slice(&[0; LENGTH]);
                 let mut sink = EscapingSink {
                     escape: format.escape,
                     out: &mut values,
                 };
-                variable.write(request, site_name, &mut sink);
+                match part {
+                    FormatPart::Query(_, place) => {
+                        let mut sink = HidingSink {
+                            sink,
+                            hidden: Some((&format.hidden, *place)),
+                        };
+                        variable.write(request, site_name, &mut sink);
+                    }
+                    FormatPart::Secret(_) => {
+                        let mut sink = HidingSink { sink, hidden: None };
+                        variable.write(request, site_name, &mut sink);
+                    }
+                    _ => variable.write(request, site_name, &mut sink),
+                }
                 let len = values.len().saturating_sub(at.saturating_add(LENGTH));
                 let len = u32::try_from(len).unwrap_or(0);
                 if let Some(length) = values.get_mut(at..at.saturating_add(LENGTH)) {
@@ -54,6 +73,11 @@ impl LogLine {
             }
         }
         Self { values }
+    }
+
+    /// The buffer of a line that is not written.
+    pub(crate) fn into_values(self) -> Vec<u8> {
+        self.values
     }
 
     /// Appends the complete line with its line feed to `out`. Returns the buffer.
@@ -68,13 +92,27 @@ impl LogLine {
             user,
             variables,
             clock,
+            sample_rate,
         } = *ending;
         let mut rest = self.values.as_slice();
         for part in &format.parts {
             match part {
                 FormatPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                FormatPart::Response(ResponseVariable::SampleRate) => {
+                    write(out, format_args!("{sample_rate}"));
+                }
                 FormatPart::Response(variable) => {
                     write_response_variable(*variable, completion, clock, format.escape, out);
+                }
+                FormatPart::SentUrl(name) => {
+                    let fields = completion.fields.as_deref();
+                    let value = fields.and_then(|fields| fields.get(name));
+                    let mut shown = Vec::new();
+                    let has_hidden = value.is_some_and(|value| {
+                        format.hidden.write(value, QueryPlace::Url, &mut shown)
+                    });
+                    let value = if has_hidden { Some(&*shown) } else { value };
+                    format.escape.string(value, out);
                 }
                 FormatPart::Sent(name) => {
                     let fields = completion.fields.as_deref();
@@ -87,7 +125,7 @@ impl LogLine {
                     let value = variables.and_then(|variables| variables.get(name));
                     format.escape.string(value.as_deref(), out);
                 }
-                FormatPart::Request(_) => {
+                FormatPart::Request(_) | FormatPart::Query(..) | FormatPart::Secret(_) => {
                     let Some((length, after)) = rest.split_first_chunk::<LENGTH>() else {
                         continue;
                     };
@@ -134,6 +172,44 @@ impl VariableSink for EscapingSink<'_> {
 
     fn missing(&mut self) {
         self.escape.string(None, self.out);
+    }
+}
+
+/// Appends values without their secrets.
+struct HidingSink<'a, 'b> {
+    sink: EscapingSink<'a>,
+    /// What is hidden of a query; `None`: the whole value.
+    hidden: Option<(&'b HiddenParameters, QueryPlace)>,
+}
+
+impl VariableSink for HidingSink<'_, '_> {
+    fn text(&mut self, value: &[u8]) {
+        let Some((hidden, place)) = self.hidden else {
+            return self
+                .sink
+                .text(if value.is_empty() { value } else { HIDDEN });
+        };
+        let mut shown = Vec::new();
+        if hidden.write(value, place, &mut shown) {
+            self.sink.text(&shown);
+        } else {
+            self.sink.text(value);
+        }
+    }
+
+    fn uri(&mut self, value: std::fmt::Arguments<'_>) {
+        match value.as_str() {
+            Some(value) => self.text(value.as_bytes()),
+            None => self.text(value.to_string().as_bytes()),
+        }
+    }
+
+    fn number(&mut self, value: u64) {
+        self.sink.number(value);
+    }
+
+    fn missing(&mut self) {
+        self.sink.missing();
     }
 }
 
@@ -200,6 +276,8 @@ fn write_response_variable(
             let result = completion.cache.map(|cache| cache.as_str().as_bytes());
             escape.string(result, out);
         }
+        // The line knows it.
+        ResponseVariable::SampleRate => {}
     }
 }
 
@@ -293,7 +371,7 @@ const ISO: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]+00:00");
 
 impl LogClock {
-    fn now() -> Duration {
+    pub(crate) fn now() -> Duration {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use apus_http::fields::CacheResult;
 use apus_http::{
-    Body, ConnectionInfo, Headers, Method, Peer, RequestParts, ResponseOutcome, StatusCode, Target,
-    Version,
+    Body, Completion, ConnectionInfo, Headers, Method, Peer, RequestParts, ResponseOutcome,
+    StatusCode, Target, Version,
 };
 
 use crate::*;
@@ -54,7 +54,10 @@ async fn one_line(format: LogFormat, completion: &Completion) -> String {
     let writer = writer.spawn();
     let path = folder.path().join("log");
     in_worker(async {
-        let log = logs.open(&path, format, "").unwrap().worker();
+        let log = logs
+            .open(&AccessLogSettings::file(&path, format), "")
+            .unwrap()
+            .worker();
         log.begin(&request("/", "")).unwrap()(completion);
     })
     .await;
@@ -77,7 +80,10 @@ async fn writes_a_combined_line_and_a_json_object() {
             (&combined, LogFormat::combined()),
             (&json, LogFormat::json()),
         ] {
-            let log = logs.open(path, format, "blog").unwrap().worker();
+            let log = logs
+                .open(&AccessLogSettings::file(path, format), "blog")
+                .unwrap()
+                .worker();
             log.begin(&request("/a?b", "x\"y")).unwrap()(&completion());
         }
     })
@@ -109,7 +115,9 @@ async fn a_line_names_the_protocol_that_brought_the_request() {
     let path = folder.path().join("log");
     in_worker(async {
         let format = LogFormat::template("$request, $server_protocol").unwrap();
-        let log = logs.open(&path, format, "").unwrap();
+        let log = logs
+            .open(&AccessLogSettings::file(&path, format), "")
+            .unwrap();
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
             log.worker().begin(&request_in(version, "/a", "")).unwrap()(&completion());
         }
@@ -130,7 +138,10 @@ async fn a_line_does_not_wait_for_the_next_request() {
     let path = folder.path().join("log");
     in_worker(async {
         let log = logs
-            .open(&path, LogFormat::template("$uri").unwrap(), "")
+            .open(
+                &AccessLogSettings::file(&path, LogFormat::template("$uri").unwrap()),
+                "",
+            )
             .unwrap();
         let worker = log.worker();
         worker.begin(&request("/a", "")).unwrap()(&completion());
@@ -150,7 +161,10 @@ async fn lines_after_a_reopening_go_to_the_new_file() {
     let (path, rotated) = (folder.path().join("log"), folder.path().join("log.1"));
     in_worker(async {
         let log = logs
-            .open(&path, LogFormat::template("$uri").unwrap(), "")
+            .open(
+                &AccessLogSettings::file(&path, LogFormat::template("$uri").unwrap()),
+                "",
+            )
             .unwrap();
         let line = |target| log.worker().begin(&request(target, "")).unwrap()(&completion());
         line("/1");
@@ -171,7 +185,10 @@ async fn a_full_disk_loses_lines_counted_and_nothing_else() {
     let writer = writer.spawn();
     in_worker(async {
         let log = logs
-            .open(Path::new("/dev/full"), LogFormat::combined(), "")
+            .open(
+                &AccessLogSettings::file("/dev/full", LogFormat::combined()),
+                "",
+            )
             .unwrap();
         let worker = log.worker();
         worker.begin(&request("/", "")).unwrap()(&completion());
@@ -180,8 +197,8 @@ async fn a_full_disk_loses_lines_counted_and_nothing_else() {
         writer.finish().await;
         assert_eq!(
             writer.counts(),
-            [LogFileCounts {
-                path: "/dev/full".into(),
+            [LogCounts {
+                destination: "/dev/full".into(),
                 written: 0,
                 lost: 2
             }]
@@ -197,7 +214,10 @@ async fn lines_that_find_no_room_are_counted() {
     let (logs, writer) = AccessLogs::new();
     let path = folder.path().join("log");
     let log = logs
-        .open(&path, LogFormat::template("x").unwrap(), "")
+        .open(
+            &AccessLogSettings::file(&path, LogFormat::template("x").unwrap()),
+            "",
+        )
         .unwrap();
     in_worker(async {
         for _ in 0..600 {

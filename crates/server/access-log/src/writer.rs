@@ -1,4 +1,4 @@
-//! Writes access log lines to files on the control thread, reopens the files, and counts lost lines.
+//! Writes access log lines to files on the control thread, reopens the files, and counts lost lines; knows the receivers that are no files.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -15,6 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
 use crate::OpenFile;
+use crate::batch::LineBatch;
+use crate::destination::LogReceiver;
+use crate::remote::{ReceiverThread, RemoteLog};
 
 /// Maximum batches in the channel to the control thread. With the size of a batch it limits the memory.
 const MAX_BATCHES: usize = 512;
@@ -22,22 +25,24 @@ const MAX_BATCHES: usize = 512;
 /// The shortest time between two reports of lost lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long the receivers may take to end, with the time of a name server that does not respond.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Lines of one log file.
-pub(crate) struct LineBatch {
-    pub(crate) file: Arc<LogFile>,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) lines: u64,
+struct FileBatch {
+    file: Arc<LogFile>,
+    batch: Arc<LineBatch>,
 }
 
-/// The counts of written and lost lines of one file.
+/// The counts of written and lost lines of one file or receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LogFileCounts {
-    /// The file.
-    pub path: PathBuf,
+pub struct LogCounts {
+    /// The path of the file, or the address of the receiver as `udp://10.0.0.1:514`.
+    pub destination: String,
     /// Lines written.
     pub written: u64,
-    /// Lines lost because the writer could not keep up or the file could not be written.
+    /// Lines lost because the writer or the receiver could not keep up, or could not be reached.
     pub lost: u64,
 }
 
@@ -58,18 +63,23 @@ struct LogOutput {
     reported: Option<(Instant, u64)>,
 }
 
-/// All log files that a plan still uses, and the channel to the writer.
+/// All log files and receivers that a plan still uses, and the channel to the writer.
 pub(crate) struct LogFiles {
     open: Mutex<HashMap<PathBuf, Weak<LogFile>>>,
+    remotes: Mutex<HashMap<LogReceiver, Weak<RemoteLog>>>,
+    /// The threads of receivers, also of those that no plan uses any more and that still send.
+    threads: Mutex<Vec<ReceiverThread>>,
     /// Opens files that this process has no permission to open.
     opener: Option<OpenFile>,
-    sender: mpsc::Sender<LineBatch>,
+    sender: mpsc::Sender<FileBatch>,
 }
 
 pub(crate) fn pair(opener: Option<OpenFile>) -> (Arc<LogFiles>, LogWriter) {
     let (sender, batches) = mpsc::channel(MAX_BATCHES);
     let files = Arc::new(LogFiles {
         open: Mutex::default(),
+        remotes: Mutex::default(),
+        threads: Mutex::default(),
         opener,
         sender,
     });
@@ -102,12 +112,37 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Sends a batch to the writer without waiting. If the channel is full, its lines are lost and counted.
-    pub(crate) fn send(&self, batch: LineBatch) {
-        if let Err(error) = self.sender.try_send(batch) {
-            let batch = error.into_inner();
-            batch.file.lost.fetch_add(batch.lines, Ordering::Relaxed);
+    /// The receiver, with its thread.
+    pub(crate) fn remote(&self, receiver: &LogReceiver) -> io::Result<Arc<RemoteLog>> {
+        let mut remotes = locked(&self.remotes);
+        remotes.retain(|_, remote| remote.strong_count() > 0);
+        if let Some(remote) = remotes.get(receiver).and_then(Weak::upgrade) {
+            return Ok(remote);
         }
+        let remote = Arc::new(RemoteLog::start(receiver.clone())?);
+        remotes.insert(receiver.clone(), Arc::downgrade(&remote));
+        let mut threads = locked(&self.threads);
+        threads.retain(|thread| !thread.has_ended());
+        threads.push(remote.thread());
+        Ok(remote)
+    }
+
+    /// Sends a batch to the writer without waiting. If the channel is full, its lines are lost and counted.
+    pub(crate) fn send(&self, file: &Arc<LogFile>, batch: Arc<LineBatch>) {
+        let file = file.clone();
+        if let Err(error) = self.sender.try_send(FileBatch { file, batch }) {
+            let lost = error.into_inner();
+            lost.file
+                .lost
+                .fetch_add(lost.batch.lines, Ordering::Relaxed);
+        }
+    }
+
+    fn all_remotes(&self) -> Vec<Arc<RemoteLog>> {
+        locked(&self.remotes)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     fn all(&self) -> Vec<Arc<LogFile>> {
@@ -224,7 +259,7 @@ impl LogOutput {
 /// Writes the batches of the workers.
 pub struct LogWriter {
     files: Arc<LogFiles>,
-    batches: mpsc::Receiver<LineBatch>,
+    batches: mpsc::Receiver<FileBatch>,
 }
 
 /// An access log that cannot be reopened. Its lines still go to the old file.
@@ -291,9 +326,21 @@ impl LogWriterHandle {
         self.run(WriterCommand::Reopen).await
     }
 
-    /// Returns when all batches that were sent so far are written.
+    /// Returns when all batches that were sent so far are written. What receivers do not take in a short time is lost.
     pub async fn finish(&self) {
+        let flushed: Vec<_> = locked(&self.files.threads)
+            .iter()
+            .filter_map(ReceiverThread::flush)
+            .collect();
         self.run(WriterCommand::Finish).await;
+        let flushed = async {
+            for one in flushed {
+                let _ = one.await;
+            }
+        };
+        if tokio::time::timeout(REMOTE_TIMEOUT, flushed).await.is_err() {
+            error!("the receivers of access logs do not take the last lines");
+        }
     }
 
     /// Runs a command, with a timeout: a disk that hangs must not block the control thread.
@@ -314,19 +361,25 @@ impl LogWriterHandle {
         }
     }
 
-    /// The counts of written and lost lines of each file.
-    pub fn counts(&self) -> Vec<LogFileCounts> {
-        let mut counts: Vec<_> = self
-            .files
-            .all()
-            .iter()
-            .map(|file| LogFileCounts {
-                path: file.path.clone(),
-                written: file.written.load(Ordering::Relaxed),
-                lost: file.lost.load(Ordering::Relaxed),
-            })
-            .collect();
-        counts.sort_by(|a, b| a.path.cmp(&b.path));
+    /// The counts of written and lost lines of each file and receiver.
+    pub fn counts(&self) -> Vec<LogCounts> {
+        let files = self.files.all();
+        let of_files = files.iter().map(|file| LogCounts {
+            destination: file.path.to_string_lossy().into_owned(),
+            written: file.written.load(Ordering::Relaxed),
+            lost: file.lost.load(Ordering::Relaxed),
+        });
+        let remotes = self.files.all_remotes();
+        let of_remotes = remotes.iter().map(|remote| {
+            let (written, lost) = remote.counts();
+            LogCounts {
+                destination: remote.receiver().to_string(),
+                written,
+                lost,
+            }
+        });
+        let mut counts: Vec<_> = of_files.chain(of_remotes).collect();
+        counts.sort_by(|a, b| a.destination.cmp(&b.destination));
         counts
     }
 }
@@ -346,10 +399,10 @@ async fn reopen_all(files: Vec<Arc<LogFile>>) -> Vec<ReopenFailure> {
 }
 
 /// Writes on the blocking pool, so that a slow disk delays only the log.
-async fn write_all(batches: Vec<LineBatch>, files: Vec<Arc<LogFile>>) {
+async fn write_all(batches: Vec<FileBatch>, files: Vec<Arc<LogFile>>) {
     let work = tokio::task::spawn_blocking(move || {
-        for batch in &batches {
-            batch.file.write(batch);
+        for FileBatch { file, batch } in &batches {
+            file.write(batch);
         }
         for file in files {
             let lost = file.lost.load(Ordering::Relaxed);

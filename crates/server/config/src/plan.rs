@@ -37,7 +37,7 @@ use super::fetched_key_sets::FetchedKeySets;
 use super::origin_handle::OriginHandle;
 pub use super::raw::LogLevel;
 use super::source::SourceSpan;
-use apus_access_log::LogFormat;
+use apus_access_log::AccessLogSettings;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -324,10 +324,8 @@ pub struct ListenerPlan {
 /// An access log.
 #[derive(Clone, Debug)]
 pub struct AccessLogPlan {
-    /// The file.
-    pub path: PathBuf,
-    /// The format of a line.
-    pub format: LogFormat,
+    /// Its places and its format.
+    pub settings: AccessLogSettings,
     /// The requests that are logged; `None`: all.
     pub when: Option<Condition>,
 }

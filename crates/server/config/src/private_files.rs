@@ -6,7 +6,7 @@ use apus_private_files::PrivateFiles;
 
 use super::diagnostics::Finding;
 use super::keys::ConfigReader;
-use super::plan::{AccessLogPlan, ServerPlan};
+use super::plan::ServerPlan;
 
 /// The number of files that a warning names.
 const NAMED: usize = 3;
@@ -18,11 +18,11 @@ pub(super) fn find(plan: &ServerPlan, reader: &mut ConfigReader<'_>) -> PrivateF
     for path in reader.files.secrets() {
         private = private.file(path);
     }
-    for AccessLogPlan { path, .. } in plan
+    let logs = plan
         .sites
         .iter()
-        .filter_map(|site| site.access_log.as_ref())
-    {
+        .filter_map(|site| site.access_log.as_ref());
+    for path in logs.filter_map(|log| log.settings.file.as_ref()) {
         private = private.file(path);
     }
     if let Some(path) = &plan.global.tls_key_log {

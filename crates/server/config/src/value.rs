@@ -211,6 +211,31 @@ impl<const MAX: u64> KeyType for Time<MAX> {
     }
 }
 
+/// A share, from 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share(pub(super) f64);
+
+impl Share {
+    const EXPECTED: &'static str = "a number from 0 to 1 as 0.1";
+}
+
+impl KeyType for Share {
+    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        read_number(node, reader, (0, 1), Self::EXPECTED).map(Self)
+    }
+
+    fn type_description() -> TypeDescription {
+        TypeDescription::new(
+            Self::EXPECTED,
+            json!({"type": "number", "minimum": 0, "maximum": 1}),
+        )
+    }
+
+    fn shown(&self) -> serde_json::Value {
+        shown_number(self.0)
+    }
+}
+
 /// A time like `500ms` or `1h30m`.
 struct TimeWithUnits(Duration);
 

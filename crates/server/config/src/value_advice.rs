@@ -271,6 +271,17 @@ pub(super) const MISTAKEN: &[MistakenText] = &[
     },
     MistakenText {
         keys: &["access_log"],
+        applies: |text| text.starts_with("syslog:"),
+        title: "the access log would be a file of this name",
+        label: "expected a table with `syslog`",
+        help: |text| {
+            let server = text.split(['=', ',']).nth(1).unwrap_or("127.0.0.1");
+            let port = if server.contains(':') { "" } else { ":514" };
+            format!("write access_log = {{ syslog = \"udp://{server}{port}\" }}")
+        },
+    },
+    MistakenText {
+        keys: &["access_log"],
         applies: |text| {
             let last = text.rsplit_once(' ').map(|(_, last)| last);
             matches!(last, Some("combined" | "json" | "main" | "common"))

@@ -31,6 +31,7 @@ enum KnownVariable {
     Bot,
     Connection,
     RequestId,
+    ContentLength,
     SslProtocol,
     SslCipher,
     SslServerName,
@@ -135,6 +136,11 @@ const VARIABLES: &[(VariableDescription, KnownVariable)] = {
             V::RequestId,
         ),
         described(
+            "content_length",
+            "the bytes of the body of the request, if they are known when it arrives",
+            V::ContentLength,
+        ),
+        described(
             "ssl_protocol",
             "the version of TLS; none in clear text",
             V::SslProtocol,
@@ -236,6 +242,19 @@ impl RequestVariable {
         }
     }
 
+    /// The parameter of the query whose value it is, as `$arg_NAME`.
+    pub fn argument(&self) -> Option<&str> {
+        match &self.0 {
+            KnownVariable::Argument(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The fingerprint JA4, as `$ssl_ja4`, if something else has it taken: this alone does not.
+    pub fn known_fingerprint() -> Self {
+        Self(KnownVariable::SslFingerprint)
+    }
+
     /// The variable that rules set, if it is one.
     pub fn of_rules(&self) -> Option<&str> {
         match &self.0 {
@@ -305,6 +324,10 @@ impl RequestVariable {
             V::Bot => text(BotClaim::verified(request), out),
             V::Connection => out.number(connection.id),
             V::RequestId => out.uri(format_args!("{}", request.id())),
+            V::ContentLength => match request.body().len() {
+                Some(length) => out.number(length),
+                None => out.missing(),
+            },
             V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),
             V::SslCipher => uri(tls.map(|tls| tls.cipher), out),
             V::SslServerName => uri(tls.and_then(|tls| tls.server_name.as_deref()), out),

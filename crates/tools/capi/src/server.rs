@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use apus::{App, Limits, RouteInfo, Service, ServiceFactory, tokio};
 use apus_control::StartTime;
 use apus_net::{Engine, EnginePlan, EngineStartError, ListenAddress, ListenerPlan, StopSignals};
-use apus_server::access_log::LogFormat;
+use apus_server::access_log::{AccessLogSettings, LogFormat};
 use apus_sites::Observer;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -737,7 +737,8 @@ pub extern "C" fn apus_server_access_log_file(
                 )
             })?,
         };
-        let opened = background::access_logs()?.open(Path::new(path), format, "");
+        let log = AccessLogSettings::file(path, format);
+        let opened = background::access_logs()?.open(&log, "");
         let log = opened.map_err(|error| {
             CallError::io(format!("a file that can be written at {path:?}"), &error)
         })?;

@@ -1,6 +1,7 @@
 //! The keys of a configuration file, from which the parser, the reference and the JSON schema are
 //! made.
 
+pub(super) mod access_log;
 pub(super) mod acme;
 pub(super) mod cache;
 pub(super) mod challenge;
@@ -16,12 +17,8 @@ pub(super) mod tls;
 pub(super) mod upstream;
 pub(super) mod workers;
 
-use serde_json::json;
-use toml::de::DeValue;
-
 use super::date_time::DateTime;
-use super::description::TypeDescription;
-use super::keys::{ConfigReader, KeyType, ValueNode, choices, keys};
+use super::keys::{choices, keys};
 use super::size::{Bytes, Kilobytes, Megabytes};
 use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{
@@ -34,6 +31,7 @@ use super::string_type::{
 };
 use super::value::{FilePath, Int, List, Map, OneOrMore, Seconds, Switch, Text};
 use super::when::When;
+use access_log::AccessLogChoice;
 pub(super) use acme::{AcmeDns, AcmeKeyType, Challenge, DnsProvider, TsigAlgorithm};
 use cache::CacheStore;
 use challenge::ClientChallenge;
@@ -560,53 +558,5 @@ keys! {
         /// The path of a page for the others. By default it is the error page of the site for 503. What the page refers to, such
         /// as images, gets 503, too.
         page: SitePath,
-    }
-}
-
-keys! {
-    /// An access log.
-    pub(super) struct AccessLog {
-        /// The file; `/dev/stdout` is the standard output.
-        path [required]: FilePath,
-        /// `combined`, `json`, or a line with variables: `"$remote_addr \"$request\" $status"`.
-        format: Text = Text("combined".to_owned()),
-        /// The requests that are logged, as a condition on request and response: `when = "status >= 400 or time_taken > 1s"`. Requests that end
-        /// before there is a response are logged in any case, if the condition is about the response.
-        when: When,
-    }
-}
-
-/// An access log, or none.
-#[derive(Clone, Debug)]
-pub(super) enum AccessLogChoice {
-    Off,
-    Path(FilePath),
-    Table(AccessLog),
-}
-
-impl KeyType for AccessLogChoice {
-    fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        match node.value {
-            DeValue::Boolean(false) => Some(Self::Off),
-            DeValue::String(_) => FilePath::read(node, reader).map(Self::Path),
-            DeValue::Table(_) => AccessLog::read(node, reader).map(Self::Table),
-            _ => {
-                reader.wrong_type(node, "false, a path, or a table");
-                None
-            }
-        }
-    }
-
-    fn type_description() -> TypeDescription {
-        let table = AccessLog::type_description();
-        TypeDescription {
-            expected: "`false`, a path, or a table".to_owned(),
-            schema: json!({"anyOf": [
-                {"const": false},
-                {"type": "string", "minLength": 1},
-                table.schema,
-            ]}),
-            ..table
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
 mod access;
+mod access_log;
 mod acme;
 mod admin;
 mod admission_check;
@@ -39,7 +40,6 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::SystemTime;
 
-use apus_conditions::FactStage;
 use apus_conditions::GeoDatabases;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
@@ -48,7 +48,6 @@ use apus_private_files::PrivateFiles;
 use apus_sites::{ForceHttps, Hsts, Maintenance, MaintenanceState, Rules};
 
 use super::diagnostics::{Diagnostics, Finding};
-use super::files::is_no_folder;
 use super::keys::{ConfigReader, ConfigTable, shown};
 use super::plan::{
     AccessLogPlan, AdminPlan, BanPlan, BotPlan, CacheStorePlan, GlitchPlan, GlobalPlan,
@@ -59,7 +58,6 @@ use super::source::{Setting, SourceSpan};
 use super::string_type::SiteHost;
 use super::value::{Switch, Text};
 use acme::AcmeDefaults;
-use apus_access_log::LogFormat;
 use compress::CompressDefaults;
 use conditions::Conditions;
 use layers::LocationLayers;
@@ -96,7 +94,8 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
     let limits = limits::resolve(&raw_global.limits.0, &[], &defaults.conditions, reader);
     defaults.layers = LocationLayers::of_limits(limits);
     let of_all = raw_global.access_log.as_ref();
-    defaults.access_log = of_all.and_then(|log| access_log(log, &defaults.conditions, reader));
+    defaults.access_log =
+        of_all.and_then(|log| access_log::resolve(log, &defaults.conditions, reader));
     let place = RulePlace {
         conditions: &defaults.conditions,
         chains: &raw_global.chains.value,
@@ -397,68 +396,6 @@ fn tiny(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-fn access_log(
-    raw: &Setting<raw::AccessLogChoice>,
-    conditions: &Conditions,
-    reader: &mut ConfigReader<'_>,
-) -> Option<AccessLogPlan> {
-    let mut when = None;
-    let (path, format) = match &raw.value {
-        raw::AccessLogChoice::Off => return None,
-        raw::AccessLogChoice::Path(path) => (path, LogFormat::combined()),
-        raw::AccessLogChoice::Table(table) => {
-            let format = match table.format.0.as_str() {
-                "combined" => LogFormat::combined(),
-                "json" => LogFormat::json(),
-                template => log_template(template, &table.format.span, reader)?,
-            };
-            if let Some(condition) = &table.when {
-                when = Some(conditions.compile(condition, FactStage::Response, reader)?);
-            }
-            (&table.path.value, format)
-        }
-    };
-    let folder = path.0.parent().filter(|folder| is_no_folder(folder));
-    if let Some(folder) = folder {
-        reader.report(
-            Finding::error(
-                &raw.span,
-                format!("there is no folder {} for the access log", folder.display()),
-                "expected a path in a folder that exists",
-            )
-            .help("make the folder; the file in it is made when it is needed"),
-        );
-        return None;
-    }
-    Some(AccessLogPlan {
-        path: path.0.clone(),
-        format,
-        when,
-    })
-}
-
-fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<LogFormat> {
-    if !text.contains('$') {
-        reader.report(Finding::error(
-            span,
-            format!("`{}` is not a format of access logs", shown(text)),
-            "expected `combined`, `json`, or a line with variables as $remote_addr",
-        ));
-        return None;
-    }
-    match LogFormat::template(text) {
-        Ok(format) => {
-            templates::check_maps(format.maps(), span, reader);
-            templates::check_variables(format.variables_of_rules(), span, reader);
-            Some(format)
-        }
-        Err(error) => {
-            reader.report(Finding::error(span, error.to_string(), "in this format"));
-            None
-        }
-    }
-}
-
 /// A resolved site, with the spans for checks across sites.
 struct ResolvedSite {
     site: SitePlan,
@@ -488,7 +425,7 @@ fn site(
     let listeners = listen::listeners(raw, defaults.trusts_proxies, reader);
     let resolved_tls = tls::site(raw, &defaults.acme, reader);
     let access_log = match &raw.access_log {
-        Some(log) => access_log(log, &defaults.conditions, reader),
+        Some(log) => access_log::resolve(log, &defaults.conditions, reader),
         None => defaults.access_log.clone(),
     };
     let names: Vec<_> = raw

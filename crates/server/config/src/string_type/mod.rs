@@ -8,6 +8,7 @@ pub(super) mod caching;
 pub(super) mod limit;
 pub(super) mod origin;
 pub(super) mod php;
+pub(super) mod receiver;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

@@ -415,15 +415,11 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     }
     if let Some(log) = &plan.access_log {
         let logs = context.resources.logs;
-        let opened = logs
-            .open(&log.path, log.format.clone(), &plan.name)
-            .map_err(|error| {
-                let path = log.path.display();
-                io::Error::new(
-                    error.kind(),
-                    format!("cannot open the access log {path}: {error}"),
-                )
-            })?;
+        let opened = logs.open(&log.settings, &plan.name).map_err(|error| {
+            let path = log.settings.file.clone().unwrap_or_default();
+            let message = format!("cannot open the access log {}: {error}", path.display());
+            io::Error::new(error.kind(), message)
+        })?;
         site = site.observer(Arc::new(opened));
         if let Some(condition) = &log.when {
             site = site.observed_when(condition.clone());

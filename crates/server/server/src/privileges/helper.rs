@@ -231,7 +231,8 @@ impl<'a> Helper<'a> {
             .admin
             .map_or_else(Vec::new, |admin| admin.addresses);
         for site in config.sites {
-            self.logs.extend(site.access_log.map(|log| log.path));
+            self.logs
+                .extend(site.access_log.and_then(|log| log.settings.file));
             addresses.extend(site.listeners.into_iter().map(|listener| listener.address));
         }
         for address in addresses {

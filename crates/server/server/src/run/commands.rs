@@ -298,7 +298,7 @@ impl ControlThread {
             .iter()
             .map(|log| {
                 json!({
-                    "path": log.path.to_string_lossy(),
+                    "path": log.destination,
                     "lines_written": log.written,
                     "lines_lost": log.lost,
                 })

@@ -8,7 +8,7 @@ mod page;
 mod policy;
 mod storage;
 
-use apus_access_log::LogFileCounts;
+use apus_access_log::LogCounts;
 use apus_acme::CertificateStatus;
 use apus_config::ServerPlan;
 use apus_control::engine_metrics;
@@ -30,7 +30,8 @@ static RELOAD_FAILING: MetricDefinition = MetricDefinition::gauge(
 );
 static LOG_LINES: MetricDefinition = MetricDefinition::counter(
     "apus_access_log_lines",
-    "Lines of access logs that were written, and that were lost because the disk is too slow or full.",
+    "Lines of access logs that were written, and that were lost because a disk or a receiver is too slow, full or gone, by the file or \
+     the address of the receiver.",
 )
 .labels(&["path", "result"]);
 static OTLP_MESSAGES: MetricDefinition = MetricDefinition::counter(
@@ -102,10 +103,10 @@ pub(crate) fn add_server(reloads: u64, is_failing: bool, samples: &mut MetricSam
 }
 
 /// Adds the lines of access logs.
-pub(crate) fn add_logs(logs: &[LogFileCounts], samples: &mut MetricSamples) {
+pub(crate) fn add_logs(logs: &[LogCounts], samples: &mut MetricSamples) {
     let lines = samples.of(&LOG_LINES);
     for log in logs {
-        let path = LabelValue::from(log.path.to_string_lossy().into_owned());
+        let path = LabelValue::from(log.destination.clone());
         lines.add([path.clone(), "written".into()], log.written);
         lines.add([path, "lost".into()], log.lost);
     }

@@ -221,6 +221,46 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "access_log.path = \"b\"",
     ),
     (
+        "global.access_log.syslog",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", syslog = [\"udp://[::1]\", \"unix:/dev/log\"] }",
+    ),
+    (
+        "global.access_log.journald",
+        "access_log = { journald = true }",
+        "access_log = { journald = \"journal\" }",
+    ),
+    (
+        "global.access_log.facility",
+        "access_log = { journald = true }",
+        "access_log = { journald = true, facility = \"daemon\" }",
+    ),
+    (
+        "global.access_log.app_name",
+        "access_log = { journald = true }",
+        "access_log = { journald = true, app_name = \"shop\" }",
+    ),
+    (
+        "global.access_log.syslog_format",
+        "access_log = { syslog = \"udp://[::1]\" }",
+        "access_log = { syslog = \"udp://[::1]\", syslog_format = \"rfc3164\" }",
+    ),
+    (
+        "global.access_log.sample",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", sample = 0 }",
+    ),
+    (
+        "global.access_log.sample_slow",
+        "access_log = { path = \"a\", sample = 0.5 }",
+        "access_log = { path = \"a\", sample = 0.5, sample_slow = \"2s\" }",
+    ),
+    (
+        "global.access_log.hide",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", hide = \"sid\" }",
+    ),
+    (
         "global.access_log.format",
         "access_log = { path = \"a\" }",
         "access_log = { path = \"a\", format = \"$status\" }",

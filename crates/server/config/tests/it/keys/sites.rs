@@ -211,6 +211,46 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "access_log.path = \"b\"",
     ),
     (
+        "sites.access_log.syslog",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", syslog = [\"udp://[::1]\", \"unix:/dev/log\"] }",
+    ),
+    (
+        "sites.access_log.journald",
+        "access_log = { journald = true }",
+        "access_log = { journald = \"journal\" }",
+    ),
+    (
+        "sites.access_log.facility",
+        "access_log = { journald = true }",
+        "access_log = { journald = true, facility = \"daemon\" }",
+    ),
+    (
+        "sites.access_log.app_name",
+        "access_log = { journald = true }",
+        "access_log = { journald = true, app_name = \"shop\" }",
+    ),
+    (
+        "sites.access_log.syslog_format",
+        "access_log = { syslog = \"udp://[::1]\" }",
+        "access_log = { syslog = \"udp://[::1]\", syslog_format = \"rfc3164\" }",
+    ),
+    (
+        "sites.access_log.sample",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", sample = 0 }",
+    ),
+    (
+        "sites.access_log.sample_slow",
+        "access_log = { path = \"a\", sample = 0.5 }",
+        "access_log = { path = \"a\", sample = 0.5, sample_slow = \"2s\" }",
+    ),
+    (
+        "sites.access_log.hide",
+        "access_log = { path = \"a\" }",
+        "access_log = { path = \"a\", hide = \"sid\" }",
+    ),
+    (
         "sites.access_log.format",
         "access_log = { path = \"a\" }",
         "access_log = { path = \"a\", format = \"json\" }",

@@ -174,3 +174,149 @@ fn a_log_that_is_not_read_delays_neither_responses_nor_the_stop() {
     home.expect(&["stop"], 0);
     assert!(apus.wait().success());
 }
+
+#[test]
+fn a_sample_has_what_went_wrong_or_was_slow_in_any_case() {
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        config("{ path = \"access.log\", format = \"$uri $status $sample_rate\", sample = 0 }")
+            + "locations = [{ path = \"/fails\", return = { status = 503 } }]\n",
+    );
+    let apus = home.serve(&[]);
+    for _ in 0..10 {
+        assert_eq!(apus.get("/").status, 200);
+    }
+    assert_eq!(apus.get("/fails").status, 503);
+    wait_until("the failure is in the log", || {
+        !home.read("access.log").is_empty()
+    });
+    home.write(
+        "apus.toml",
+        config("{ path = \"access.log\", format = \"$uri $status $sample_rate\", sample = 0.25, sample_slow = \"1ms\" }")
+            + "locations = [{ path = \"/slow\", rules = [{ when = \"path == \\\"/slow\\\"\", delay = \"20ms\" }], return = { status = 404 } }]\n",
+    );
+    home.expect(&["reload"], 0);
+    apus.get("/slow");
+    wait_until("a request of the sample is in the log", || {
+        apus.get("/");
+        home.read("access.log").contains("\n/ 200 0.25\n")
+    });
+    let log = home.read("access.log");
+    assert!(log.starts_with("/fails 503 1\n"), "{log}");
+    assert!(log.contains("\n/slow 404 1\n"), "{log}");
+    let known = ["/fails 503 1", "/slow 404 1", "/ 200 0.25", "/ 200 1"];
+    assert!(log.lines().all(|line| known.contains(&line)), "{log}");
+}
+
+#[test]
+fn secrets_of_queries_are_in_no_line() {
+    let home = Home::new();
+    let format =
+        "$request|$request_uri|$args|$http_referer|$arg_token|$arg_sid|$arg_a|$sent_http_location";
+    let site = |log: &str| {
+        config(log)
+            + "locations = [{ path = \"/go\", return = { status = 302, location = \"/to?$args\" } }]\n"
+    };
+    home.write(
+        "apus.toml",
+        site(&format!(
+            "{{ path = \"access.log\", format = \"{format}\", hide = \"sid\" }}"
+        )),
+    );
+    let apus = home.serve(&[]);
+    let send = || {
+        let mut stream = apus.connect();
+        stream
+            .write_all(
+                b"GET /go?a=1&token=S3CRET&SID=S3CRET HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                  Referer: https://a.example/b?pass%77ord=S3CRET#c\r\n\r\n",
+            )
+            .unwrap();
+        let reply = Reply::read(stream);
+        // The client gets what it sent.
+        assert!(reply.head.contains("s3cret"), "{}", reply.head);
+    };
+    send();
+    let lines = |count: usize| {
+        wait_until("the lines are in the log", || {
+            let log = home.read("access.log");
+            (log.lines().count() == count).then_some(log)
+        })
+    };
+    assert_eq!(
+        lines(1),
+        "GET /go?a=1&token=hidden&SID=hidden HTTP/1.1|/go?a=1&token=hidden&SID=hidden|a=1&token=hidden&SID=hidden|\
+         https://a.example/b?pass%77ord=hidden#c|hidden|-|1|/to?a=1&token=hidden&SID=hidden\n"
+    );
+    home.write(
+        "apus.toml",
+        site("{ path = \"access.log\", format = \"json\" }"),
+    );
+    home.expect(&["reload"], 0);
+    send();
+    let log = lines(2);
+    let object: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(object["uri"], "/go?a=1&token=hidden&SID=S3CRET");
+    assert_eq!(object["referer"], "https://a.example/b?pass%77ord=hidden#c");
+    home.write(
+        "apus.toml",
+        site("{ path = \"access.log\", format = \"$args\", hide = false }"),
+    );
+    home.expect(&["reload"], 0);
+    send();
+    assert!(lines(3).ends_with("\na=1&token=S3CRET&SID=S3CRET\n"));
+}
+
+#[test]
+fn json_says_who_responded_and_when() {
+    let home = Home::new();
+    let origin = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = origin.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = origin.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\nbody") {
+            let mut buffer = [0; 1024];
+            let len = std::io::Read::read(&mut stream, &mut buffer).unwrap();
+            head.extend_from_slice(&buffer[..len]);
+        }
+        let response = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+        stream.write_all(response).unwrap();
+    });
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nname = \"blog\"\nlisten = [\"127.0.0.1:0\"]\nupstream = \"http://{address}\"\n\
+             access_log = {{ path = \"access.log\", format = \"json\" }}\n"
+        ),
+    );
+    let apus = home.serve(&[]);
+    let mut stream = apus.connect();
+    stream
+        .write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody")
+        .unwrap();
+    assert_eq!(Reply::read(stream).status, 201);
+    let line = wait_until("the line is in the log", || {
+        let log = home.read("access.log");
+        (!log.is_empty()).then_some(log)
+    });
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["upstream_addr"], address.to_string());
+    assert_eq!(object["upstream_status"], 201);
+    assert_eq!(object["request_body_bytes"], 4);
+    assert_eq!(object["body_bytes_sent"], 2);
+    assert_eq!(object["sample_rate"], 1);
+    let seconds = |name: &str| object[name].as_f64().unwrap();
+    assert!(
+        seconds("upstream_response_time") <= seconds("request_time"),
+        "{line}"
+    );
+    assert!(
+        seconds("first_byte_time") <= seconds("request_time"),
+        "{line}"
+    );
+    for name in ["ssl_cipher", "ssl_ja4", "upstream_cache_status", "bot"] {
+        assert!(object[name].is_null(), "{name}: {line}");
+    }
+}

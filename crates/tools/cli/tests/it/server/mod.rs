@@ -16,6 +16,7 @@ mod geo;
 mod glitches;
 mod history;
 mod limits;
+mod log_receivers;
 mod maintenance;
 mod maps;
 mod otlp;
