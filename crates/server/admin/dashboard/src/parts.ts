@@ -98,7 +98,7 @@ export interface Field {
 }
 
 /** Asks before something is done; the values of the fields, or `null`. */
-export function ask(title: string, text: string, verb: string, fields: Field[] = [], isDanger = false): Promise<Record<string, string> | null> {
+export function ask(title: string, text: string, verb: string, fields: Field[] = [], isDanger = false, more: Child = null): Promise<Record<string, string> | null> {
   return new Promise((resolve) => {
     let result: Record<string, string> | null = null;
     const inputs = fields.map((field) => {
@@ -108,7 +108,7 @@ export function ask(title: string, text: string, verb: string, fields: Field[] =
         : h("input", { ...attributes, type: field.kind ?? "text", value: field.value ?? "", autocomplete: "off", spellcheck: "false" });
       return h("p", { class: "field" }, h("label", { for: `field-${field.name}` }, field.label), input, field.hint ? h("small", {}, field.hint) : null);
     });
-    const form = h("form", { method: "dialog" }, h("h2", { id: "question" }, title), h("p", {}, text), inputs,
+    const form = h("form", { method: "dialog" }, h("h2", { id: "question" }, title), text ? h("p", {}, text) : null, more, inputs,
       h("p", { class: "actions" },
         h("button", { type: "button", click: () => dialog.close() }, t("Cancel")),
         h("button", { class: isDanger ? "danger" : "primary" }, verb)));

@@ -1,23 +1,61 @@
-// What the server does, second by second, from two readings of what it has counted.
-import { api, ApiError } from "./api";
+// What the server does: from its history, or else from two readings of what it has counted.
+import { api, ApiError, offers } from "./api";
 import { poll } from "./parts";
 
 /** Some time. Rates are per second, times in seconds; `null` is not known. */
 export interface Sample {
-  /** In seconds since 1970. */
+  /** When it begins, in seconds since 1970. */
   time: number;
   requests: number | null;
   /** By class, from `1xx`. */
   statuses: (number | null)[];
-  /** The mean response time. */
   mean: number | null;
+  p50: number | null;
+  p90: number | null;
+  p99: number | null;
   sent: number | null;
   received: number | null;
   connections: number | null;
+  /** The cores that the server used. */
+  cores: number | null;
+  memory: number | null;
 }
 
 /** The seconds between two readings. */
 export const PACE = 2;
+
+/** The steps of the history, with their seconds. */
+export const STEPS = { second: 1, minute: 60, hour: 3600 };
+
+const CLASSES = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/** A stretch of the history: samples, and of the busiest sites their requests per second. */
+export interface Stretch {
+  samples: Sample[];
+  sites: [string, (number | null)[]][];
+}
+
+/** What the server did from some time on. */
+export async function history(step: keyof typeof STEPS, from: number, stop: AbortSignal): Promise<Stretch> {
+  const found = await api("GET", `/history?step=${step}&from=${Math.floor(from)}`, { signal: stop });
+  const series = found.series as Record<string, (number | null)[]>;
+  const known = series.seconds ?? [];
+  const samples = known.map((seconds, index): Sample => {
+    const value = (name: string) => series[name]?.[index] ?? null;
+    const rate = (name: string) => {
+      const found = value(name);
+      return found === null || !seconds ? null : found / seconds;
+    };
+    return {
+      time: found.start + index * found.step_seconds, requests: rate("requests"), statuses: CLASSES.map((name) => rate(`requests_${name}`)),
+      mean: value("duration_seconds_mean"), p50: value("duration_seconds_p50"), p90: value("duration_seconds_p90"), p99: value("duration_seconds_p99"),
+      sent: rate("sent_bytes"), received: rate("received_bytes"), connections: value("connections"), cores: rate("cpu_seconds"), memory: value("memory_bytes"),
+    };
+  });
+  const sites = Object.entries(found.sites as Record<string, { requests: (number | null)[] }>).map(([name, { requests }]): [string, (number | null)[]] =>
+    [name, requests.map((value, index) => (value === null || !known[index] ? null : value / known[index]!))]);
+  return { samples, sites };
+}
 
 interface Reading {
   at: number;
@@ -25,8 +63,6 @@ interface Reading {
   /** What is counted of each request while somebody watches. */
   counted: any;
 }
-
-const CLASSES = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /** What happened between two readings. */
 function between(before: Reading, now: Reading): Sample {
@@ -41,17 +77,27 @@ function between(before: Reading, now: Reading): Sample {
     time: Date.now() / 1000, requests: rate("requests"), sent: rate("bytes_out"), received: rate("bytes_in"), connections: now.totals.connections,
     statuses: CLASSES.map((name) => (isOne ? per(had.total.statuses[name], has.total.statuses[name], seconds) : null)),
     mean: requests > 0 ? (has.total.time_seconds - had.total.time_seconds) / requests : null,
+    p50: null, p90: null, p99: null, cores: null, memory: null,
   };
 }
 
-/** Calls `each` every few seconds until `stop`. */
-export function live(stop: AbortSignal, each: (sample: Sample) => void) {
+/** Calls `each` with new samples every few seconds until `stop`; the first ones are of the time before, if the server has a history. */
+export function live(stop: AbortSignal, seconds: number, each: (samples: Sample[], step: number) => void) {
+  if (offers("GET /history")) {
+    let from = Date.now() / 1000 - seconds;
+    return poll(stop, PACE, async () => {
+      const { samples } = await history("second", from, stop).catch(() => ({ samples: [] }));
+      if (samples.length === 0) return;
+      from = samples[samples.length - 1].time + 1;
+      each(samples, STEPS.second);
+    });
+  }
   let before: Reading | null = null;
-  poll(stop, PACE, async () => {
+  return poll(stop, PACE, async () => {
     try {
       const [{ totals }, counted] = await Promise.all([api("GET", "/status", { signal: stop }), api("GET", "/traffic?seconds=30", { signal: stop })]);
       const now = { at: performance.now() / 1000, totals, counted };
-      if (before) each(between(before, now));
+      if (before) each([between(before, now)], PACE);
       before = now;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;

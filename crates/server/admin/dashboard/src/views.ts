@@ -5,6 +5,7 @@ import { bans } from "./views/bans";
 import { cache } from "./views/cache";
 import { certificates } from "./views/certificates";
 import { config } from "./views/config";
+import { explain } from "./views/explain";
 import { limits } from "./views/limits";
 import { overview } from "./views/overview";
 import { php } from "./views/php";
@@ -29,7 +30,7 @@ export interface View {
 }
 
 const VIEWS: View[] = [
-  overview, traffic, sites, upstreams, cache, php, certificates, bans, limits, rules, config, audit,
+  overview, traffic, explain, sites, upstreams, cache, php, certificates, bans, limits, rules, config, audit,
 ];
 
 /** The views that can be shown to whoever is logged in. */

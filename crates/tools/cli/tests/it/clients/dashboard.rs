@@ -227,6 +227,21 @@ fn operate(kind: BrowserKind) {
     wait_for_text(&mut browser, MARKUP);
     walk(&mut browser, "wide");
 
+    // Now, and back to last year.
+    show(&mut browser, "overview");
+    browser.wait(
+        "the last seconds are drawn",
+        "!!document.querySelector('svg.plot polygon') && document.querySelector('.figure strong').textContent !== '–'",
+    );
+    for range in ["2h", "2d", "7d", "30d", "1y"] {
+        browser.value(&format!("location.hash = '#/overview/{range}'"));
+        browser.wait(
+            &format!("{range} are shown"),
+            &format!("document.querySelector('.tab[aria-current]').dataset.key === '{range}' && !!document.querySelector('svg.plot')"),
+        );
+        assert_eq!(browser.value(FAULTS), serde_json::json!([]), "{range}");
+    }
+
     // What is done is done.
     show(&mut browser, "bans");
     press(&mut browser, "", "Ban…");
@@ -281,6 +296,7 @@ fn operate(kind: BrowserKind) {
     press(&mut browser, "", "Reload");
     say_yes(&mut browser, &[]);
     wait_for_text(&mut browser, "Nothing has changed.");
+    change_configuration(&test, &mut browser);
     show(&mut browser, "audit");
     let log = text(&mut browser);
     for part in [
@@ -289,6 +305,7 @@ fn operate(kind: BrowserKind) {
         "maintenance",
         "cache purge",
         "reload",
+        "config change",
         MARKUP,
     ] {
         assert!(log.contains(part), "{part}: {log}");
@@ -332,6 +349,57 @@ fn operate(kind: BrowserKind) {
     let faults = browser.take_faults();
     assert!(faults.is_empty(), "{faults:?}");
     assert!(!test.apus.log().contains("panicked"));
+}
+
+/// Writes a mistake, mends it, tries the change, and confirms it.
+fn change_configuration(test: &DashboardTest, browser: &mut DrivenBrowser) {
+    let write = |browser: &mut DrivenBrowser, old: &str, new: &str| {
+        browser.value(&format!(
+            "(area => {{ area.value = area.value.replace({old:?}, {new:?}); area.dispatchEvent(new Event('input')); }})(document.querySelector('#config-text'))"
+        ));
+    };
+    browser.wait(
+        "the text is there",
+        "document.querySelector('#config-text')?.value.includes('[[sites]]')",
+    );
+    write(
+        browser,
+        "name = \"app\"",
+        "name = \"app\"\nstrateg = \"random\"",
+    );
+    wait_for_text(browser, "unknown key `strateg`");
+    browser.wait(
+        "its line is marked",
+        "!!document.querySelector('.gutter .bad')",
+    );
+    write(browser, "strateg =", "strategy =");
+    wait_for_text(browser, "no mistakes");
+    press(browser, "", "Try…");
+    browser.wait(
+        "the difference is shown",
+        "document.querySelector('dialog .plus')?.textContent === '+strategy = \"random\"\\n'",
+    );
+    say_yes(browser, &[("note", MARKUP), ("seconds", "1800")]);
+    browser.wait("the change is tried", "!!document.querySelector('.trying')");
+    // It holds already.
+    let (shown, _) = test.home.expect(&["config", "show"], 0);
+    assert!(shown.contains("strategy = \"random\""), "{shown}");
+    press(browser, "", "Confirm");
+    say_yes(browser, &[]);
+    browser.wait("the change is kept", "!document.querySelector('.trying') && document.querySelector('.badge.good')?.textContent === 'kept'");
+    wait_for_text(browser, "not in the file");
+    press(browser, "the start of the server", "Restore…");
+    say_yes(browser, &[("seconds", "0")]);
+    browser.wait(
+        "the first version is in force again",
+        "document.querySelector('#config-text')?.value.includes('[[sites]]') && !document.querySelector('#config-text').value.includes('strategy')",
+    );
+    let (versions, _) = test.home.expect(&["config", "versions"], 0);
+    assert!(versions.contains("onerror"), "{versions}");
+    show(browser, "sites");
+    show(browser, "config");
+    wait_for_text(browser, MARKUP);
+    assert_eq!(browser.value(FAULTS), serde_json::json!([]));
 }
 
 #[test]
