@@ -112,6 +112,23 @@ Examples:
   apus status --top                               the busiest sites, upstream nodes, clients and paths
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(StatusArguments),
+    /// Show on a terminal what the running server does, with keys for what to do about it
+    ///
+    /// Sites, clients, paths, nodes of upstream groups and bans, every two seconds. Keys sort a table, drain a node, ban a client and purge
+    /// what is stored of a site, each with a question first. `apus status --top` prints the busiest without a terminal.
+    #[command(after_long_help = "\
+Examples:
+  apus top
+  apus top site.toml
+  apus top --socket control.sock")]
+    Top {
+        /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+        #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
+        source: Option<PathBuf>,
+        /// The control socket, for example of an application in Rust
+        #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+        socket: Option<PathBuf>,
+    },
     /// Enable, drain or disable a node of an upstream group
     ///
     /// Overrides the configuration of the node until the next such command, or until the server ends.

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! `arguments` defines every command and flag once: help, completions and the manual are made of it. A command is
-//! there, its work in apus-server, apus-dev or apus-bench. `output`, `live_view`, `traffic_view`: what is printed.
+//! there, its work in apus-server, apus-dev or apus-bench. `output`, `live_view`, `traffic_view`: what is printed. `top`: `apus top`.
 //! `certificate_commands`: `apus cert`. `site_commands`, `site_list`: `apus site`. `ban_commands`: `apus ban`. `limit_commands`: `apus limit`. `new`: projects of `apus new`, with the parts of `--with` in `new::parts`.
 //! `project_database`, `project_jobs`, `project_program`: `apus db` and `apus jobs`. `other_generators`: the command
 //! lines of wrk, ab and hey.
@@ -48,6 +48,7 @@ mod sign_url;
 mod site_commands;
 mod site_list;
 mod time_argument;
+mod top;
 mod traffic_view;
 mod warm_progress;
 
@@ -151,6 +152,11 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
                 run_ask(&running, &control::ControlRequest::Status)
             }
         }
+        CliCommand::Top { source, socket } => top::run(&RunningServer {
+            source,
+            socket,
+            json: false,
+        }),
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Site(command) => site_commands::run(command),
         CliCommand::Admin(command) => admin_commands::run(command),

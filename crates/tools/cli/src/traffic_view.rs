@@ -264,7 +264,8 @@ fn key(item: &Value) -> (&str, &str) {
     (text("site").unwrap_or_default(), name.unwrap_or_default())
 }
 
-fn escaped(text: &str) -> String {
+/// A text without anything that could control a terminal.
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {
         match character {

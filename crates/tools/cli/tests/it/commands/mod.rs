@@ -12,3 +12,4 @@ mod new;
 mod pem_forms;
 mod serve;
 mod serve_tls;
+mod top;
