@@ -101,15 +101,22 @@ impl Api {
                 "this needs the role `{needed}`, and the account has `{own}`"
             ));
         }
+        let unprocessable =
+            |detail: String| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, &detail));
         let from = request.client().ip.map(|ip| format!(" from {ip}"));
         let by = format!("{}{}", caller.name, from.unwrap_or_default());
+        if matches!(operation.kind, OperationKind::Live) {
+            operation
+                .arguments(query(&request))
+                .map_err(unprocessable)?;
+            let access = self.authentication.stream_access(&request, caller);
+            return self.history.live(caller, access);
+        }
         let sent = if matches!(operation.method, "GET" | "DELETE") {
             query(&request)
         } else {
             Sent::Body(body(request, operation.max_body()).await?)
         };
-        let unprocessable =
-            |detail: String| Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, &detail));
         let arguments = operation.arguments(sent).map_err(unprocessable)?;
         if matches!(operation.kind, OperationKind::History) {
             return self.history.columns(&arguments, caller).await;

@@ -19,6 +19,27 @@ const OPERATOR: &str = "the operator";
 pub(crate) struct Authentication {
     accounts: Arc<OperatorAccounts>,
     sessions: Arc<AdminSessions>,
+    /// Which accounts these are, of those that there have been.
+    generation: u64,
+}
+
+/// What a stream was begun with.
+#[derive(Debug)]
+pub(crate) struct StreamAccess {
+    sessions: Arc<AdminSessions>,
+    generation: u64,
+    /// `None`: the token of an account, or a certificate.
+    session: Option<TokenDigest>,
+}
+
+impl StreamAccess {
+    /// Whether the stream may go on: the session has not ended, and the accounts are those with which it began. When they change, who is
+    /// still known begins again.
+    pub(crate) fn is_valid(&self) -> bool {
+        let session = self.session.as_ref();
+        self.sessions.generation() == self.generation
+            && session.is_none_or(|digest| self.sessions.find(digest).is_some())
+    }
 }
 
 /// Who asks.
@@ -39,6 +60,17 @@ impl Caller {
             role: account.role,
             sites: account.sites.clone(),
             left,
+        }
+    }
+
+    /// An account with a token, for tests.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            role: OperatorRole::Read,
+            sites: None,
+            left: None,
         }
     }
 
@@ -63,8 +95,21 @@ impl Caller {
 
 impl Authentication {
     pub(crate) fn new(accounts: OperatorAccounts, sessions: Arc<AdminSessions>) -> Self {
-        let accounts = Arc::new(accounts);
-        Self { accounts, sessions }
+        Self {
+            accounts: Arc::new(accounts),
+            generation: sessions.begin_generation(),
+            sessions,
+        }
+    }
+
+    /// What lets a stream go on that this request begins.
+    pub(crate) fn stream_access(&self, request: &Request, caller: &Caller) -> StreamAccess {
+        let session = token_of(request).filter(|_| caller.left.is_some());
+        StreamAccess {
+            sessions: Arc::clone(&self.sessions),
+            generation: self.generation,
+            session,
+        }
     }
 
     /// Who asks; `None`: nobody who is known.

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use apus_control::ServerHistory;
-use apus_http::{Response, StatusCode};
-use apus_metrics::{HistoryQuery, HistorySeries, HistoryStep, HistoryValue};
+use apus_http::{EventLines, Response, StatusCode};
+use apus_metrics::{HistoryQuery, HistoryRecord, HistorySeries, HistoryStep, HistoryValue};
+use bytes::Bytes;
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::authentication::Caller;
+use crate::authentication::{Caller, StreamAccess};
 use crate::reply::{fresh, problem};
+use crate::streams::{EventSource, StreamCounts, event_stream};
 
 /// The requests that read the history at once. One can take some megabytes.
 const MAX_READERS: usize = 2;
@@ -24,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The steps of a response without `from`.
 const DEFAULT_STEPS: u64 = 300;
 
+/// The sites of a second that is sent as it ends: the busiest.
+const MAX_LIVE_SITES: usize = 32;
+
 /// No time is later: some thousand years from now.
 const MAX_TIME: u64 = 1 << 37;
 
@@ -32,6 +37,7 @@ const MAX_TIME: u64 = 1 << 37;
 pub(crate) struct HistoryReader {
     history: ServerHistory,
     readers: Arc<Semaphore>,
+    streams: StreamCounts,
 }
 
 impl HistoryReader {
@@ -39,6 +45,7 @@ impl HistoryReader {
         Self {
             history,
             readers: Arc::new(Semaphore::new(MAX_READERS)),
+            streams: StreamCounts::default(),
         }
     }
 
@@ -50,6 +57,22 @@ impl HistoryReader {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             now.unwrap_or_default().as_secs()
         })
+    }
+
+    /// Each second as it ends, and at once the last one.
+    pub(crate) fn live(
+        &self,
+        caller: &Caller,
+        access: StreamAccess,
+    ) -> Result<Response, Box<Response>> {
+        let place = self.streams.begin(caller)?;
+        let mut seconds = self.history.watch();
+        seconds.mark_changed();
+        let source = LiveSeconds {
+            seconds,
+            sites: caller.sites.clone(),
+        };
+        Ok(event_stream(source, access, place))
     }
 
     /// The columns that are asked for.
@@ -81,6 +104,53 @@ impl HistoryReader {
             Err(_) => Err(Box::new(unavailable("the server is stopping"))),
         }
     }
+}
+
+/// The seconds as they end. Those that end while the client does not read are left out.
+struct LiveSeconds {
+    seconds: watch::Receiver<Option<Arc<HistoryRecord>>>,
+    /// The only sites that are shown, and nothing of the server; `None`: all.
+    sites: Option<Vec<String>>,
+}
+
+impl EventSource for LiveSeconds {
+    async fn next(mut self) -> Option<(Self, Bytes)> {
+        loop {
+            self.seconds.changed().await.ok()?;
+            let second = self.seconds.borrow_and_update().clone();
+            if let Some(second) = second {
+                let mut event = EventLines::default();
+                event.field("event", "sample");
+                event.field("id", second.time);
+                event.data(&second_text(&second, self.sites.as_deref()));
+                return Some((self, event.finish()));
+            }
+        }
+    }
+}
+
+fn second_text(second: &HistoryRecord, sites: Option<&[String]>) -> String {
+    let mut text = String::new();
+    let time = second.time;
+    // Writing to a string does not fail.
+    let _ = write!(text, r#"{{"step":"second","time":{time},"series":{{"#);
+    let server = second.values().take_while(|_| sites.is_none());
+    for (index, (name, value)) in server.enumerate() {
+        write_name(&mut text, index, name);
+        write_value(&mut text, value);
+    }
+    text.push_str(r#"},"sites":{"#);
+    let busiest = second.busiest_sites(sites, MAX_LIVE_SITES);
+    for (index, site) in busiest.into_iter().enumerate() {
+        write_name(&mut text, index, &site.name);
+        let (requests, errors) = (site.requests, site.server_errors);
+        let _ = write!(
+            text,
+            r#"{{"requests":{requests},"server_errors":{errors}}}"#
+        );
+    }
+    text.push_str("}}");
+    text
 }
 
 /// What is asked for. Without a time it is the last one that is known.

@@ -8,7 +8,8 @@
 //! 3. `pages` responds, or `dashboard` with the files of the page that a person looks at, or `api` for what begins with `/api/v1/`, which needs an account: `authentication` finds who asks, among
 //!    the accounts of the configuration and the log-ins in `sessions`, and `operations` says which role may do what. Both
 //!    send a [`ControlRequest`](apus_control::ControlRequest) to the control thread of the server, as the commands
-//!    do over the control socket, and waits for the response; `history` reads what it has counted.
+//!    do over the control socket, and waits for the response; `history` reads what it has counted, also as it
+//!    happens (`streams`).
 //!
 //! # Decisions
 //!
@@ -43,6 +44,7 @@ mod operations;
 mod pages;
 mod reply;
 mod sessions;
+mod streams;
 
 use std::rc::Rc;
 use std::sync::Arc;

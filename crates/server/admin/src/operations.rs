@@ -21,6 +21,8 @@ pub(crate) enum OperationKind {
     Command(&'static str),
     /// Shows parts of the status.
     Parts(&'static [&'static str]),
+    /// Sends the history as it happens.
+    Live,
     /// Reads the history, which needs no request to the control thread. It shows an account its sites.
     History,
 }
@@ -69,7 +71,7 @@ const NO_FIELDS: &[ApiField] = &[];
 use FieldKind::{
     Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Step, Text,
 };
-use OperationKind::{Command, History, Parts};
+use OperationKind::{Command, History, Live, Parts};
 use OperatorRole::{Configure, Operate, Read};
 
 /// Which version a change of the configuration is for.
@@ -141,6 +143,7 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("from", Integer, Some("null"), "The time of the first step, in seconds since 1970; without it 300 steps before the last."),
         field("to", Integer, Some("null"), "The time after the last step; without it now."),
     ], kind: History },
+    AdminOperation { method: "GET", path: "/live", role: Read, summary: "What the server did in each second, as an event `sample` when it has ended.", fields: NO_FIELDS, kind: Live },
     AdminOperation { method: "GET", path: "/bans", role: Read, summary: "The bans of clients.", fields: NO_FIELDS, kind: Command("ban_list") },
     AdminOperation { method: "POST", path: "/bans", role: Operate, summary: "Bans an address or a network.", fields: &[
         field("network", Text, None, "The address, or the network such as `10.0.0.0/8`."),
@@ -271,7 +274,7 @@ impl AdminOperation {
         let command = match self.kind {
             Command(command) => command,
             Parts(_) => "status",
-            History => return Err("this is no request to the control thread".to_owned()),
+            History | Live => return Err("this is no request to the control thread".to_owned()),
         };
         match command {
             "upstream" => {
@@ -392,11 +395,15 @@ impl FieldKind {
 pub(crate) fn description() -> Value {
     let mut paths = Map::new();
     for operation in OPERATIONS {
+        let media_type = match operation.kind {
+            Live => "text/event-stream",
+            _ => "application/json",
+        };
         let mut described = json!({
             "summary": operation.summary,
             "description": format!("For accounts with the role `{}`.", operation.role.name()),
             "responses": {
-                "200": { "description": "What was asked for.", "content": { "application/json": {} } },
+                "200": { "description": "What was asked for.", "content": { media_type: {} } },
                 "default": { "$ref": "#/components/responses/problem" },
             },
         });
@@ -506,7 +513,7 @@ mod tests {
     #[test]
     fn each_operation_is_a_request_that_its_role_may_send() {
         let commands = OPERATIONS.iter();
-        for operation in commands.filter(|one| !matches!(one.kind, History)) {
+        for operation in commands.filter(|one| !matches!(one.kind, History | Live)) {
             let fields = operation
                 .fields
                 .iter()

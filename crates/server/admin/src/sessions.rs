@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ const MAX_FAILED_ADDRESSES: usize = 1024;
 #[derive(Default)]
 pub struct AdminSessions {
     state: Mutex<OperatorSessions>,
+    /// How often there were other accounts.
+    generation: AtomicU64,
 }
 
 #[derive(Default)]
@@ -143,6 +146,16 @@ impl AdminSessions {
         session.used = now;
         let left = SESSION_TIME.saturating_sub(now.saturating_duration_since(session.begun));
         Some((session.owner.clone(), left))
+    }
+
+    /// Notes that there are other accounts; the number of these.
+    pub(crate) fn begin_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number of the accounts that there are now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// Ends a session.

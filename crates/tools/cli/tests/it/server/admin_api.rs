@@ -16,7 +16,7 @@ const PASSWORD: &str = "correct horse battery";
 pub(super) struct ApiTest {
     pub(super) home: Home,
     pub(super) apus: Apus,
-    admin: SocketAddr,
+    pub(super) admin: SocketAddr,
 }
 
 impl ApiTest {

@@ -1,14 +1,15 @@
-//! The history of a server: what is known of each second, minute and hour, also after a crash.
+//! The history of a server: what is known of each second, minute and hour, also after a crash, and each second as it ends.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::admin_api::ApiTest;
 use crate::disk::PreparedDisk;
-use crate::harness::{Home, address_of, free_port, get, wait_until};
+use crate::harness::{Home, address_of, connect, free_port, get, wait_until};
 
 const READER: &[&str] = &["reader", "--token"];
 
@@ -231,4 +232,154 @@ fn nothing_is_stored_without_an_address_of_the_operator() {
     write("max_connections = 1000");
     reload();
     assert!(!path.exists());
+}
+
+/// An event stream of the API.
+struct EventReader(BufReader<TcpStream>);
+
+impl EventReader {
+    /// Asks for the stream; the status if it is not 200.
+    fn open(admin: SocketAddr, token: &str) -> Result<Self, u16> {
+        let mut stream = connect(admin);
+        write!(
+            stream,
+            "GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nAuthorization: Bearer {token}\r\n\r\n"
+        )
+        .unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        if status != 200 {
+            return Err(status);
+        }
+        let head = head.to_ascii_lowercase();
+        assert!(
+            head.contains("content-type: text/event-stream\r\n"),
+            "{head}"
+        );
+        assert!(!head.contains("content-encoding"), "{head}");
+        Ok(Self(reader))
+    }
+
+    /// The next sample; `None` at the end of the stream.
+    fn next(&mut self) -> Option<Value> {
+        let mut event = None;
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap_or(0) == 0 {
+                return None;
+            }
+            // Lines of chunks are none of events.
+            if let Some(data) = line.strip_prefix("data: ") {
+                assert_eq!(event.as_deref(), Some("event: sample"));
+                return Some(serde_json::from_str(data).unwrap());
+            }
+            if line.starts_with("event:") {
+                event = Some(line.trim_end().to_owned());
+            }
+            if line == "0\r\n" {
+                return None;
+            }
+        }
+    }
+}
+
+#[test]
+fn each_second_is_sent_as_it_ends() {
+    let (test, secrets) = ApiTest::new(&[READER, &["blogger", "--site", "blog", "--token"]]);
+    let mut all = EventReader::open(test.admin, &secrets[0]).unwrap();
+    let mut own = EventReader::open(test.admin, &secrets[1]).unwrap();
+    let first = all.next().unwrap();
+    let shop = test.apus.address();
+    let blog = address_of(&test.apus.urls()[1]);
+    assert_eq!(get(shop, "/").status, 200);
+    assert_eq!(get(blog, "/nothing").status, 404);
+    let (mut found, mut errors) = (0, 0);
+    let mut before = first["time"].as_u64().unwrap();
+    while (found, errors) != (1, 1) {
+        let next = all.next().unwrap();
+        let time = next["time"].as_u64().unwrap();
+        assert!(time > before, "{time} after {before}");
+        before = time;
+        found += next["series"]["requests_2xx"].as_u64().unwrap();
+        errors += next["series"]["requests_4xx"].as_u64().unwrap();
+    }
+    // The names are those of the history.
+    let known = history(&test, "step=second", &secrets[0]);
+    let names = |series: &Value| -> Vec<String> {
+        let names = series.as_object().unwrap().keys();
+        names.cloned().collect()
+    };
+    assert_eq!(names(&first["series"]), names(&known["series"]));
+    loop {
+        let next = own.next().unwrap();
+        assert_eq!(next["series"], serde_json::json!({}));
+        let sites = next["sites"].as_object().unwrap();
+        assert!(sites.keys().all(|name| name == "blog"), "{next}");
+        if next["sites"]["blog"]["requests"] == 1 {
+            break;
+        }
+    }
+    let (status, _) = test.ask("GET /api/v1/live?step=second", &secrets[0], None);
+    assert_eq!(status, 422);
+    assert_eq!(EventReader::open(test.admin, "").err(), Some(401));
+}
+
+#[test]
+fn streams_are_bounded_and_one_that_is_not_read_takes_nothing_of_others() {
+    let (test, secrets) = ApiTest::new(&[READER, &["second", "--token"], &["third", "--token"]]);
+    let open = |account: usize| EventReader::open(test.admin, &secrets[account]);
+    // Nobody reads these.
+    let mut unread: Vec<_> = (0..32).map(|_| open(0).unwrap()).collect();
+    assert_eq!(open(0).err(), Some(503), "the account has its own");
+    let mut read = open(1).unwrap();
+    for _ in 0..3 {
+        read.next().unwrap();
+    }
+    assert_eq!(history(&test, "step=second", &secrets[0])["step"], "second");
+    // Connections of one address are limited, too: one more would be closed.
+    unread.truncate(1);
+    wait_until("places are free again", || open(0).is_ok());
+}
+
+#[test]
+fn a_stream_ends_with_its_account_its_session_and_the_server() {
+    let (mut test, secrets) = ApiTest::new(&[READER, &["ana"]]);
+    let (status, session) = test.ask(
+        "POST /api/v1/session",
+        "",
+        Some(serde_json::json!({ "name": "ana", "password": secrets[1] })),
+    );
+    assert_eq!(status, 200, "{session}");
+    let token = session["token"].as_str().unwrap();
+    let mut of_session = EventReader::open(test.admin, token).unwrap();
+    let mut of_account = EventReader::open(test.admin, &secrets[0]).unwrap();
+    of_session.next().unwrap();
+    assert_eq!(test.ask("DELETE /api/v1/session", token, None).0, 200);
+    while of_session.next().is_some() {}
+    // A reload without other accounts ends none.
+    test.home.expect(&["reload", "--socket", "control.sock"], 0);
+    for _ in 0..2 {
+        of_account.next().unwrap();
+    }
+    let accounts = test.home.read("accounts.toml");
+    let at = accounts.rfind("[[accounts]]").unwrap();
+    fs::write(test.home.path("accounts.toml"), &accounts[at..]).unwrap();
+    test.home.expect(&["reload", "--socket", "control.sock"], 0);
+    while of_account.next().is_some() {}
+    assert_eq!(EventReader::open(test.admin, &secrets[0]).err(), Some(401));
+    let (_, session) = test.ask(
+        "POST /api/v1/session",
+        "",
+        Some(serde_json::json!({ "name": "ana", "password": secrets[1] })),
+    );
+    let token = session["token"].as_str().unwrap();
+    let mut last = EventReader::open(test.admin, token).unwrap();
+    last.next().unwrap();
+    test.apus.signal(Signal::TERM);
+    while last.next().is_some() {}
+    assert!(test.apus.wait().success());
 }
