@@ -1,5 +1,5 @@
 // What the server does: from its history, or else from two readings of what it has counted.
-import { api, ApiError, offers } from "./api";
+import { api, ApiError, events, offers } from "./api";
 import { poll } from "./parts";
 
 /** Some time. Rates are per second, times in seconds; `null` is not known. */
@@ -35,23 +35,26 @@ export interface Stretch {
   sites: [string, (number | null)[]][];
 }
 
+/** A step of the history, by the names of its values. */
+function sample(time: number, value: (name: string) => number | null): Sample {
+  const seconds = value("seconds");
+  const rate = (name: string) => {
+    const found = value(name);
+    return found === null || !seconds ? null : found / seconds;
+  };
+  return {
+    time, requests: rate("requests"), statuses: CLASSES.map((name) => rate(`requests_${name}`)),
+    mean: value("duration_seconds_mean"), p50: value("duration_seconds_p50"), p90: value("duration_seconds_p90"), p99: value("duration_seconds_p99"),
+    sent: rate("sent_bytes"), received: rate("received_bytes"), connections: value("connections"), cores: rate("cpu_seconds"), memory: value("memory_bytes"),
+  };
+}
+
 /** What the server did from some time on. */
 export async function history(step: keyof typeof STEPS, from: number, stop: AbortSignal): Promise<Stretch> {
   const found = await api("GET", `/history?step=${step}&from=${Math.floor(from)}`, { signal: stop });
   const series = found.series as Record<string, (number | null)[]>;
   const known = series.seconds ?? [];
-  const samples = known.map((seconds, index): Sample => {
-    const value = (name: string) => series[name]?.[index] ?? null;
-    const rate = (name: string) => {
-      const found = value(name);
-      return found === null || !seconds ? null : found / seconds;
-    };
-    return {
-      time: found.start + index * found.step_seconds, requests: rate("requests"), statuses: CLASSES.map((name) => rate(`requests_${name}`)),
-      mean: value("duration_seconds_mean"), p50: value("duration_seconds_p50"), p90: value("duration_seconds_p90"), p99: value("duration_seconds_p99"),
-      sent: rate("sent_bytes"), received: rate("received_bytes"), connections: value("connections"), cores: rate("cpu_seconds"), memory: value("memory_bytes"),
-    };
-  });
+  const samples = known.map((_, index) => sample(found.start + index * found.step_seconds, (name) => series[name]?.[index] ?? null));
   const sites = Object.entries(found.sites as Record<string, { requests: (number | null)[] }>).map(([name, { requests }]): [string, (number | null)[]] =>
     [name, requests.map((value, index) => (value === null || !known[index] ? null : value / known[index]!))]);
   return { samples, sites };
@@ -81,10 +84,34 @@ function between(before: Reading, now: Reading): Sample {
   };
 }
 
+/** The time before from the history, then each second as it ends. After a connection is lost, what was missed is read first. */
+async function stream(stop: AbortSignal, begin: number, each: (samples: Sample[], step: number) => void) {
+  let from = begin;
+  const add = (samples: Sample[]) => {
+    const next = samples.filter((one) => one.time >= from);
+    if (next.length === 0) return;
+    from = next[next.length - 1].time + 1;
+    each(next, STEPS.second);
+  };
+  while (!stop.aborted) {
+    try {
+      add((await history("second", from, stop)).samples);
+      await events("/live", stop, (name, second) => {
+        if (name === "sample") add([sample(second.time, (name) => second.series[name] ?? null)]);
+      });
+    } catch (error) {
+      if (stop.aborted) return;
+      if (!(error instanceof ApiError || error instanceof TypeError)) throw error;
+    }
+    await new Promise((done) => setTimeout(done, 2000));
+  }
+}
+
 /** Calls `each` with new samples every few seconds until `stop`; the first ones are of the time before, if the server has a history. */
 export function live(stop: AbortSignal, seconds: number, each: (samples: Sample[], step: number) => void) {
   if (offers("GET /history")) {
     let from = Date.now() / 1000 - seconds;
+    if (offers("GET /live")) return void stream(stop, from, each);
     return poll(stop, PACE, async () => {
       const { samples } = await history("second", from, stop).catch(() => ({ samples: [] }));
       if (samples.length === 0) return;

@@ -6,6 +6,7 @@ import { cache } from "./views/cache";
 import { certificates } from "./views/certificates";
 import { config } from "./views/config";
 import { explain } from "./views/explain";
+import { log } from "./views/log";
 import { limits } from "./views/limits";
 import { overview } from "./views/overview";
 import { php } from "./views/php";
@@ -30,7 +31,7 @@ export interface View {
 }
 
 const VIEWS: View[] = [
-  overview, traffic, explain, sites, upstreams, cache, php, certificates, bans, limits, rules, config, audit,
+  overview, traffic, log, explain, sites, upstreams, cache, php, certificates, bans, limits, rules, config, audit,
 ];
 
 /** The views that can be shown to whoever is logged in. */

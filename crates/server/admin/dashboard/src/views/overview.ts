@@ -139,6 +139,7 @@ export const overview: View = {
       samples = [...samples, ...found].slice(-range[2] / step);
       // Before the server started there was nothing.
       samples = samples.slice(Math.max(0, samples.findIndex((one) => one.requests !== null)));
+      if (document.hidden) return;
       replace(top, figures(samples, step));
       if (isLive) replace(bottom, plots({ samples, sites: [] }, step));
     });
