@@ -59,6 +59,11 @@ impl Authority {
         self.as_str().get(..self.host_len).unwrap_or_default()
     }
 
+    /// The bytes of the host, for who needs no text.
+    pub(crate) fn host_bytes(&self) -> &[u8] {
+        self.text.get(..self.host_len).unwrap_or_default()
+    }
+
     /// The port, if it is not the default of the scheme.
     pub fn port(&self) -> Option<u16> {
         let port = self.as_str().get(self.host_len..)?.strip_prefix(':')?;

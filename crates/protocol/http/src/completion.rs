@@ -62,10 +62,19 @@ pub type ResponseObserver = Box<dyn FnOnce(&Completion)>;
 /// Counts responses on one worker. Many of them are counted, so it is called without an allocation for each.
 pub trait ResponseCounter {
     /// Counts a response that was sent, or in part. `key` is that of its [`ResponseCount`].
-    fn complete(&self, key: u32, completion: &Completion);
+    fn complete(&self, key: ResponseKey, completion: &Completion);
 
     /// Counts a request that gets no response, or whose response is dropped. The status is the one that it would have had.
-    fn abandon(&self, key: u32, status: Option<StatusCode>);
+    fn abandon(&self, key: ResponseKey, status: Option<StatusCode>);
+}
+
+/// What a [`ResponseCounter`] needs to know of a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseKey {
+    /// What is counted.
+    pub series: u32,
+    /// The number of the record of its request.
+    pub record: u32,
 }
 
 /// A counter that many responses share. It is as small as a pointer, since each response has room for it.
@@ -90,13 +99,13 @@ impl fmt::Debug for SharedResponseCounter {
 pub struct ResponseCount {
     /// `None`: it is counted.
     counter: Option<SharedResponseCounter>,
-    key: u32,
+    key: ResponseKey,
     status: Option<StatusCode>,
 }
 
 impl ResponseCount {
     /// Counts a request by this counter, which gets `key`.
-    pub fn new(counter: SharedResponseCounter, key: u32) -> Self {
+    pub fn new(counter: SharedResponseCounter, key: ResponseKey) -> Self {
         Self {
             counter: Some(counter),
             key,
@@ -105,12 +114,12 @@ impl ResponseCount {
     }
 
     /// The key.
-    pub fn key(&self) -> u32 {
+    pub fn key(&self) -> ResponseKey {
         self.key
     }
 
     /// Changes the key.
-    pub fn set_key(&mut self, key: u32) {
+    pub fn set_key(&mut self, key: ResponseKey) {
         self.key = key;
     }
 

@@ -14,6 +14,7 @@
 //! - `response`, `completion`: a response, and who is told of its end.
 //! - `body`, `response_memory`: what a message carries, and the memory that clients can make the server use for it.
 //! - `trace`: the steps of a decision, which `apus explain` shows. Each service that decides something adds its own.
+//! - `request_record`, `request_records`: what happened to the last requests, which `apus explain --id` shows. The same services add to it.
 //! - `service`, `interim`, `duplex`, `trailers`: the interface between the engine and services.
 //!
 //! # Decisions
@@ -44,6 +45,10 @@
 //! - **Memory that clients could multiply has one budget** (`response_memory`). A compressor takes a hundred times the
 //!   memory of its stream, and clients decide how many there are. Two atomic operations per compressor cost little; a
 //!   share for each worker would leave most of the budget unused.
+//! - **The record of a request has facts, and no text** (`request_record`): copies of numbers, references to names, and what the client sent up
+//!   to a bound. It is in a ring of its worker, and the request and its copies have the number of it, so that no service allocates for it and
+//!   a late event of a request that is forgotten goes nowhere. The end of a response needs no closure: it is found by the number in
+//!   [`ResponseKey`].
 //! - **[`Interim`] is a queue, not a future.** A service sends a 103 and continues; the engine writes it at its next
 //!   poll.
 //!
@@ -90,6 +95,8 @@ pub mod percent;
 mod remote_user;
 mod request;
 mod request_id;
+mod request_record;
+mod request_records;
 mod response;
 pub mod response_head;
 mod response_memory;
@@ -111,7 +118,7 @@ pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::{CacheBypass, NotCached};
 pub use client::Client;
 pub use completion::{
-    Completion, ResponseCount, ResponseCounter, ResponseObserver, ResponseObservers,
+    Completion, ResponseCount, ResponseCounter, ResponseKey, ResponseObserver, ResponseObservers,
     ResponseOrigin, ResponseOutcome, SharedResponseCounter,
 };
 pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo, TlsVersion};
@@ -134,6 +141,11 @@ pub use network::{InvalidNetwork, Network};
 pub use remote_user::{RemoteUser, RemoteUserSlot, VerifiedClaims};
 pub use request::{Head, Request, RequestParts};
 pub use request_id::RequestId;
+pub use request_record::{
+    OriginAttempt, OriginResult, RecordedEnd, RecordedLocation, RecordedSite, RequestEvent,
+    RequestRecord, RequestReport,
+};
+pub use request_records::{RecordCursor, RequestRecorder, RequestRecords};
 pub use response::Response;
 pub use response_head::ResponseHead;
 pub use response_memory::{ConnectionReservation, Reservation, ResponseMemory};

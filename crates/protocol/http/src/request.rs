@@ -5,12 +5,14 @@ use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
 use http::{Method, StatusCode, Version};
 
 use crate::client::ForwardedInfo;
 use crate::path::{self, InvalidPath, PathForms};
 use crate::request_id::RequestNumber;
+use crate::request_record::{RequestEvent, RequestRecord};
 use crate::{
     Authority, Body, Client, ConnectionInfo, ErrorFormat, Extensions, FieldSet, Headers,
     HopByHopFields, Interim, InvalidTarget, KnownField, RequestId, Target, list,
@@ -43,6 +45,8 @@ pub struct Request {
     interim: Interim,
     extensions: Extensions,
     number: RequestNumber,
+    arrived: Option<Instant>,
+    record: Option<RequestRecord>,
 }
 
 /// The head of a request. A codec creates it in its final place, a box.
@@ -121,6 +125,8 @@ impl Request {
             interim: Interim::default(),
             extensions: Extensions::new(),
             number: RequestNumber::next(),
+            arrived: None,
+            record: None,
         }
     }
 
@@ -144,6 +150,8 @@ impl Request {
             interim: Interim::default(),
             extensions: Extensions::new(),
             number: self.number.clone(),
+            arrived: self.arrived,
+            record: self.record.clone(),
         }
     }
 
@@ -175,6 +183,46 @@ impl Request {
     /// Gives the request the id that a trusted proxy, or the request that it belongs to, has for it.
     pub fn set_id(&mut self, id: RequestId) {
         self.number = RequestNumber::Known(id);
+    }
+
+    /// When the first byte of its head arrived, if a connection has noted that.
+    pub fn arrived(&self) -> Option<Instant> {
+        self.arrived
+    }
+
+    /// Sets [`Request::arrived`].
+    pub fn set_arrived(&mut self, at: Instant) {
+        self.arrived = Some(at);
+    }
+
+    pub(crate) fn host_bytes(&self) -> &[u8] {
+        self.authority.host_bytes()
+    }
+
+    pub(crate) fn number(&self) -> &RequestNumber {
+        &self.number
+    }
+
+    /// The record of the request, if there is one.
+    pub fn record(&self) -> Option<&RequestRecord> {
+        self.record.as_ref()
+    }
+
+    pub(crate) fn set_record(&mut self, record: RequestRecord) {
+        self.record = Some(record);
+    }
+
+    /// Has no record any more: for a copy that is sent on behalf of nobody.
+    pub fn remove_record(&mut self) {
+        self.record = None;
+    }
+
+    /// Adds an event to the record of the request, if there is one; `event` is not called otherwise.
+    #[inline]
+    pub fn note(&self, event: impl FnOnce() -> RequestEvent) {
+        if let Some(record) = &self.record {
+            record.note(event());
+        }
     }
 
     /// The method.

@@ -55,6 +55,17 @@ pub(crate) enum RequestNumber {
     Known(RequestId),
 }
 
+impl Default for RequestNumber {
+    fn default() -> Self {
+        Self::Counted(0)
+    }
+}
+
+/// What the ids of this thread are made of, for another thread that has numbers of requests of this one.
+pub(crate) fn secret_of_thread() -> RandomState {
+    SECRET.with(RandomState::clone)
+}
+
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
     /// The secret of the thread: without it, neither the number of a request nor another id can be computed from an id.
@@ -69,12 +80,17 @@ impl RequestNumber {
 
     /// The id with this number. A request stays on its thread, so that it is always the same.
     pub(crate) fn id(&self) -> RequestId {
+        SECRET.with(|secret| self.id_by(secret))
+    }
+
+    /// The id with this number on the thread with this secret.
+    pub(crate) fn id_by(&self, secret: &RandomState) -> RequestId {
         match self {
             Self::Known(id) => id.clone(),
-            Self::Counted(number) => SECRET.with(|secret| {
+            Self::Counted(number) => {
                 let half = |which: u8| u128::from(secret.hash_one((number, which)));
                 RequestId(IdForm::Number((half(0) << 64) | half(1)))
-            }),
+            }
         }
     }
 }

@@ -117,11 +117,15 @@ impl Api {
         } else {
             Sent::Body(body(request, operation.max_body()).await?)
         };
-        let arguments = operation.arguments(sent).map_err(unprocessable)?;
+        let mut arguments = operation.arguments(sent).map_err(unprocessable)?;
         if matches!(operation.kind, OperationKind::History) {
             return self.history.columns(&arguments, caller).await;
         }
-        let shows_sites = operation.path == "/sites";
+        let is_of_sites = matches!(operation.kind, OperationKind::OfSites(_));
+        let shows_sites = is_of_sites || operation.path == "/sites";
+        if is_of_sites {
+            arguments.insert("sites".to_owned(), json!(caller.sites));
+        }
         if caller.sites.is_some() && !shows_sites {
             match operation.site(&arguments) {
                 Some(site) if caller.is_for(site) => {}
@@ -131,6 +135,10 @@ impl Api {
         }
         let control_request = operation.request(arguments).map_err(unprocessable)?;
         let mut answer = ask(&self.queue, control_request, by).await?;
+        if is_of_sites && answer.is_null() {
+            let detail = "there is nothing of this kind, or not any more";
+            return Err(Box::new(problem(StatusCode::NOT_FOUND, detail)));
+        }
         if let OperationKind::Parts(parts) = operation.kind {
             let mut take = |part: &str| answer.get_mut(part).map(Value::take).unwrap_or_default();
             let parts = parts.iter().map(|part| ((*part).to_owned(), take(part)));

@@ -25,6 +25,8 @@ pub(crate) enum OperationKind {
     Live,
     /// Reads the history, which needs no request to the control thread. It shows an account its sites.
     History,
+    /// Sends a request that is for some sites or for all, to accounts of all kinds. If there is nothing for these sites, the response is 404.
+    OfSites(&'static str),
 }
 
 /// Something that can be sent: in the query of GET and DELETE, else in a JSON object.
@@ -71,7 +73,7 @@ const NO_FIELDS: &[ApiField] = &[];
 use FieldKind::{
     Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Step, Text,
 };
-use OperationKind::{Command, History, Live, Parts};
+use OperationKind::{Command, History, Live, OfSites, Parts};
 use OperatorRole::{Configure, Operate, Read};
 
 /// Which version a change of the configuration is for.
@@ -144,6 +146,10 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("to", Integer, Some("null"), "The time after the last step; without it now."),
     ], kind: History },
     AdminOperation { method: "GET", path: "/live", role: Read, summary: "What the server did in each second, as an event `sample` when it has ended.", fields: NO_FIELDS, kind: Live },
+    AdminOperation { method: "GET", path: "/errors", role: Read, summary: "The last warnings and errors of the server's log, the last one first.", fields: NO_FIELDS, kind: OfSites("errors") },
+    AdminOperation { method: "GET", path: "/requests/explain", role: Read, summary: "What happened to a request of the last minutes.", fields: &[
+        field("id", Text, None, "The id of the request."),
+    ], kind: OfSites("explain_request") },
     AdminOperation { method: "GET", path: "/bans", role: Read, summary: "The bans of clients.", fields: NO_FIELDS, kind: Command("ban_list") },
     AdminOperation { method: "POST", path: "/bans", role: Operate, summary: "Bans an address or a network.", fields: &[
         field("network", Text, None, "The address, or the network such as `10.0.0.0/8`."),
@@ -272,7 +278,7 @@ impl AdminOperation {
         mut arguments: Map<String, Value>,
     ) -> Result<ControlRequest, String> {
         let command = match self.kind {
-            Command(command) => command,
+            Command(command) | OfSites(command) => command,
             Parts(_) => "status",
             History | Live => return Err("this is no request to the control thread".to_owned()),
         };

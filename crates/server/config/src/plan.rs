@@ -73,6 +73,8 @@ pub struct GlobalPlan {
     pub admin: Option<AdminPlan>,
     /// What is counted of sites; `None`: nothing.
     pub metrics: Option<SiteMetricsPlan>,
+    /// How many of the last requests of each worker are kept.
+    pub explained_requests: usize,
     /// The store of cached responses.
     pub cache: CacheStorePlan,
     /// Bytes of memory for small static files, per worker, of all sites together.

@@ -69,7 +69,7 @@ const AFTER: &str = "
 ## The request id
 
 Each request has one id. `$request_id`, the field `X-Request-Id` that `request_id = true` adds to the response and to the request to origins
-and PHP, and the lines of the log about the request all have the same. It is 32 hexadecimal digits, unless a proxy of
+and PHP, and the lines of the log about the request (`request_id`) all have the same, and [`apus explain --id`](explain.md) tells what happened to the request. It is 32 hexadecimal digits, unless a proxy of
 `trusted_proxies` sent an id of up to 128 letters, digits and `-._~+/=:@`, which is kept. `request_id.header` names another field.
 The id of any other client is replaced where `request_id` is on.
 ";

@@ -51,7 +51,9 @@ impl ControlRequest {
             | Self::Sites
             | Self::Traffic { .. }
             | Self::BanList
-            | Self::LimitList { .. } => Some(OperatorRole::Read),
+            | Self::LimitList { .. }
+            | Self::Errors { .. }
+            | Self::ExplainRequest { .. } => Some(OperatorRole::Read),
             Self::Reload
             | Self::Upstream { .. }
             | Self::RenewCertificate { .. }

@@ -9,6 +9,7 @@
 //!   application.
 //! - `accounts`: who may send which requests over HTTP.
 //! - `history`: what the server did each second, which the control thread writes and the API reads.
+//! - `request_report`: what happened to a request.
 //! - `status`: the response to `apus status`; `engine_metrics`: the metrics that any server has.
 //!
 //! # Tests
@@ -21,6 +22,7 @@
 mod accounts;
 mod engine_metrics;
 mod history;
+mod request_report;
 mod socket;
 mod socket_path;
 mod status;
@@ -36,6 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use accounts::{OperatorAccount, OperatorAccounts, OperatorRole, TokenDigest};
 pub use engine_metrics::{add_engine_metrics, engine_metrics};
 pub use history::ServerHistory;
+pub use request_report::{request_line, request_report};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlQueue, ControlSocket};
 pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};
@@ -151,6 +154,18 @@ pub enum ControlRequest {
     AdminLogin,
     /// Lists what was changed, by whom.
     Audit,
+    /// Lists the last warnings and errors of the server's log.
+    Errors {
+        /// Only those about these sites.
+        sites: Option<Vec<String>>,
+    },
+    /// Tells what happened to a request of the last minutes. The response is null if it is not known any more.
+    ExplainRequest {
+        /// Its id.
+        id: String,
+        /// Only if it was one of these sites.
+        sites: Option<Vec<String>>,
+    },
     /// Shows the configuration in force, with its secrets hidden.
     Config,
     /// Finds the mistakes of a text of the configuration file, and what it would change. Nothing changes.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use apus_handler::Error;
 use apus_handler::middleware::Next;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Request, Response, ResponseFuture};
+use apus_http::{Request, RequestEvent, Response, ResponseFuture};
 
 /// A check of a request, which [`AnyOf`](crate::AnyOf) can combine with others. Each check is a layer, too.
 pub trait AccessCheck: Send + Sync + 'static {
@@ -149,10 +149,12 @@ pub(crate) fn pass(
     }
 }
 
-/// Adds the step of a refusal to the trace of the request.
-pub(crate) fn note_refusal(request: &Request, name: &str, error: &Error) {
+/// Adds the step of a refusal to the trace of the request, and to its record.
+pub(crate) fn note_refusal(request: &Request, name: &'static str, error: &Error) {
+    let why = || error.detail().unwrap_or("the client is not admitted");
+    request.note(|| RequestEvent::decided(name, why().to_owned()));
     trace::note(request, || {
-        let why = error.detail().unwrap_or("the client is not admitted");
+        let why = why();
         let status = error.status_code().as_u16();
         Step::new(StepKind::Access, format!("{status} by {name}"), why)
     });

@@ -100,7 +100,7 @@ impl Middleware<()> for BandwidthLimit {
             let rate = self.bandwidth.bytes_per_second();
             format!("the {of} has {rate} bytes per second")
         });
-        self.limit.count(LimitOutcome::Allowed);
+        self.limit.count(request.record(), LimitOutcome::Allowed);
         let state = self.limit.state();
         let pace = Pace {
             bandwidth: self.bandwidth,

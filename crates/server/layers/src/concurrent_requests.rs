@@ -1,7 +1,6 @@
 //! Limits on the requests of a client at once: 503 (RFC 9110 section 15.6.4), with a queue in which clients take turns.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use apus_access::{Concurrency, ConcurrencyPlace, LimitOutcome, PlaceAttempt, WaitingPlace};
@@ -11,7 +10,7 @@ use apus_handler::{Middleware, Next, Rendering};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use crate::client_network::client_network;
-use crate::limit::{LimitHandle, Partition, PolicyFields, sleep};
+use crate::limit::{LimitHandle, Partition, PolicyFields, RefusedRequest, sleep};
 use crate::limit_key::LimitKey;
 
 /// A layer that responds 503 to clients with too many requests at once.
@@ -127,9 +126,9 @@ impl ConcurrentRequests {
         &self,
         partition: Partition,
         rendering: &Rendering,
-        client: Option<IpAddr>,
+        refused: &RefusedRequest,
     ) -> Response {
-        self.limit.refuse(client, apus_clock::monotonic());
+        self.limit.refuse(refused, apus_clock::monotonic());
         let mut response = self.limit.refusal(self.status, RETRY_AFTER, rendering);
         self.fields
             .write(response.headers_mut(), partition, 0, None);
@@ -139,11 +138,12 @@ impl ConcurrentRequests {
     fn enter_dry(&self, attempt: PlaceAttempt, request: &mut Request) -> GatePass {
         match attempt {
             PlaceAttempt::Taken(place) => {
-                self.limit.count(if place.running() > self.quota.max {
+                let outcome = if place.running() > self.quota.max {
                     LimitOutcome::WouldDelay
                 } else {
                     LimitOutcome::Allowed
-                });
+                };
+                self.limit.count(request.record(), outcome);
                 self.pass(place, Partition::default())
             }
             PlaceAttempt::Waiting(_) | PlaceAttempt::Full => {
@@ -162,10 +162,11 @@ impl ConcurrentRequests {
         };
         match place {
             Some(place) => {
-                self.limit.count(LimitOutcome::Delayed);
+                let record = about.request.record.as_ref();
+                self.limit.count(record, LimitOutcome::Delayed);
                 Ok(self.pass(place, about.partition))
             }
-            None => Err(self.refuse(about.partition, &about.rendering, about.client)),
+            None => Err(self.refuse(about.partition, &about.rendering, &about.request)),
         }
     }
 }
@@ -174,7 +175,7 @@ impl ConcurrentRequests {
 struct WaitingTurn {
     partition: Partition,
     rendering: Rendering,
-    client: Option<IpAddr>,
+    request: RefusedRequest,
 }
 
 impl Middleware<()> for ConcurrentRequests {
@@ -226,7 +227,7 @@ impl Gate for ConcurrentRequests {
         let partition = self.limit.partition(&value);
         match attempt {
             PlaceAttempt::Taken(place) => {
-                self.limit.count(LimitOutcome::Allowed);
+                self.limit.count(request.record(), LimitOutcome::Allowed);
                 GateDecision::Pass(self.pass(place, partition))
             }
             PlaceAttempt::Waiting(waiting) => {
@@ -234,13 +235,14 @@ impl Gate for ConcurrentRequests {
                 let about = WaitingTurn {
                     partition,
                     rendering: rendering(request),
-                    client: request.client().ip,
+                    request: RefusedRequest::of(request),
                 };
                 GateDecision::Wait(Box::pin(async move { limit.wait(waiting, about).await }))
             }
             PlaceAttempt::Full => {
                 let rendering = rendering(request);
-                let response = self.refuse(partition, &rendering, request.client().ip);
+                let refused = RefusedRequest::of(request);
+                let response = self.refuse(partition, &rendering, &refused);
                 GateDecision::Respond(response)
             }
         }

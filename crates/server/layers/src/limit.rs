@@ -12,7 +12,7 @@ use apus_access::{
 use apus_handler::{Error, ErrorTemplate, Rendering};
 use apus_http::response_head::decimal;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Headers, Request, Response, StatusCode, header};
+use apus_http::{Headers, Request, RequestEvent, RequestRecord, Response, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -104,6 +104,21 @@ const REFUSED: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 struct WouldBeRefused;
 
+/// What a limit needs of a request that it refuses.
+pub(crate) struct RefusedRequest {
+    client: Option<IpAddr>,
+    pub(crate) record: Option<RequestRecord>,
+}
+
+impl RefusedRequest {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self {
+            client: request.client().ip,
+            record: request.record().cloned(),
+        }
+    }
+}
+
 impl LimitHandle {
     pub(crate) fn new(keys: usize) -> Self {
         Self {
@@ -151,9 +166,10 @@ impl LimitHandle {
     }
 
     /// Counts a refusal, and bans the client if it was refused often.
-    pub(crate) fn refuse(&self, client: Option<IpAddr>, now: Duration) {
+    pub(crate) fn refuse(&self, refused: &RefusedRequest, now: Duration) {
         self.count_refusal(LimitOutcome::Refused, now);
-        let (Some(ban), Some(client)) = (&self.ban, client) else {
+        self.record(refused.record.as_ref(), LimitOutcome::Refused);
+        let (Some(ban), Some(client)) = (&self.ban, refused.client) else {
             return;
         };
         let table = &self.state().times;
@@ -275,8 +291,10 @@ impl LimitHandle {
     }
 
     /// Counts a decision that is no refusal.
-    pub(crate) fn count(&self, outcome: LimitOutcome) {
+    #[inline]
+    pub(crate) fn count(&self, record: Option<&RequestRecord>, outcome: LimitOutcome) {
         self.state().counters.count(outcome);
+        self.record(record, outcome);
     }
 
     /// Counts a refusal, or what would have been one, and logs a line for many.
@@ -298,8 +316,26 @@ impl LimitHandle {
         self.is_dry_run && request.extensions().get::<WouldBeRefused>().is_some()
     }
 
+    /// Adds a decision to the record of a request, if it has one.
+    #[inline]
+    pub(crate) fn record(&self, record: Option<&RequestRecord>, outcome: LimitOutcome) {
+        if let Some(record) = record {
+            record.note(RequestEvent::Limit {
+                name: Arc::clone(&self.name),
+                outcome: match outcome {
+                    LimitOutcome::Allowed => "allowed",
+                    LimitOutcome::Delayed => "delayed",
+                    LimitOutcome::Refused => "refused",
+                    LimitOutcome::WouldDelay => "would delay",
+                    LimitOutcome::WouldRefuse => "would refuse",
+                },
+            });
+        }
+    }
+
     /// Counts a request that this dry run would have refused.
     pub(crate) fn count_dry(&self, request: &mut Request) {
+        self.record(request.record(), LimitOutcome::WouldRefuse);
         self.count_refusal(LimitOutcome::WouldRefuse, apus_clock::monotonic());
         request.extensions_mut().insert(WouldBeRefused);
     }

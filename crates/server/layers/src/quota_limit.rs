@@ -13,7 +13,7 @@ use apus_handler::{Middleware, Next, Rendering};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use crate::counted_units::CountedUnits;
-use crate::limit::{LimitHandle, PolicyFields, QuotaTerms, REMEMBERED_KEYS};
+use crate::limit::{LimitHandle, PolicyFields, QuotaTerms, REMEMBERED_KEYS, RefusedRequest};
 use crate::limit_key::{KeyValue, LimitKey};
 
 /// A layer that responds 429 to clients that have used up their quota of an hour, a day or a month.
@@ -274,14 +274,14 @@ impl Gate for QuotaLimit {
                 return pass();
             }
             self.limit
-                .refuse(request.client().ip, apus_clock::monotonic());
+                .refuse(&RefusedRequest::of(request), apus_clock::monotonic());
             let mut response = (self.limit).refusal(self.status, reset, &rendering(request));
             if let Some(fields) = self.fields(quota, period) {
                 fields.write(response.headers_mut(), partition, 0, Some(reset));
             }
             return GateDecision::Respond(response);
         };
-        self.limit.count(LimitOutcome::Allowed);
+        self.limit.count(request.record(), LimitOutcome::Allowed);
         let charge = self.counted.charge(request, || {
             let name = self.limit.key.shown(request, &value);
             let (table, calendar) = (Arc::clone(table), Arc::clone(&self.calendar));

@@ -16,7 +16,9 @@ use apus_http::{HeaderName, Request, Response, ResponseFuture, StatusCode};
 
 use crate::client_network::ClientKey;
 use crate::counted_units::CountedUnits;
-use crate::limit::{LimitHandle, Partition, PolicyFields, PolicyLines, REMEMBERED_KEYS, sleep};
+use crate::limit::{
+    LimitHandle, Partition, PolicyFields, PolicyLines, REMEMBERED_KEYS, RefusedRequest, sleep,
+};
 use crate::limit_key::{KeyValue, LimitKey};
 
 /// A layer that responds 429 to clients that send too many requests.
@@ -386,16 +388,17 @@ impl Gate for RateLimit {
                 return GateDecision::Pass(GatePass::default());
             }
             Err(wait) => {
-                self.limit.refuse(request.client().ip, now);
+                self.limit.refuse(&RefusedRequest::of(request), now);
                 return GateDecision::Respond(self.refusal(wait, &rendering(request), about));
             }
         };
         let waits = !decision.wait.is_zero();
-        self.limit.count(match (waits, self.limit.is_dry_run) {
+        let outcome = match (waits, self.limit.is_dry_run) {
             (false, _) => LimitOutcome::Allowed,
             (true, false) => LimitOutcome::Delayed,
             (true, true) => LimitOutcome::WouldDelay,
-        });
+        };
+        self.limit.count(request.record(), outcome);
         let charge = self.counted.charge(request, || {
             let (rate, state) = (*rate, Arc::clone(self.limit.state()));
             move |units| rate.charge(&state.times, key, units, apus_clock::monotonic())

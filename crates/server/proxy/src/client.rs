@@ -16,6 +16,7 @@ use apus_upstream::{
 
 use super::error_response::{self, GroupLog, LoggedAttempts};
 use super::hold::HoldSettings;
+use super::recorded_attempts;
 use super::request_label::{self, RequestLabel};
 
 /// The client of a group of origins on one worker.
@@ -143,6 +144,9 @@ impl UpstreamClient {
         request: &Request,
         result: Result<UpstreamResponse, UpstreamError>,
     ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
+        if let Some(record) = request.record() {
+            recorded_attempts::note(record, &result);
+        }
         let no_response =
             |error: UpstreamError| error_response::no_response(&self.log, request, &error);
         let mut upstream = result.map_err(no_response)?;
@@ -160,7 +164,8 @@ impl UpstreamClient {
             let body = std::mem::take(&mut upstream.response.body);
             let (log, node) = (Rc::clone(&self.log), Rc::clone(&upstream.node));
             let label = RequestLabel::of(request);
-            upstream.response.body = request_label::reported(body, move |error| {
+            let record = request.record().cloned();
+            upstream.response.body = request_label::reported(body, record, move |error| {
                 error_response::log_broken_body(&log, &node, &label, error);
             });
         }

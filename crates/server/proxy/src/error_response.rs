@@ -53,7 +53,7 @@ pub(super) fn loop_detected(log: &GroupLog, request: &Request, ProxyLoop: ProxyL
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             withheld,
             "a request is proxied in a loop"
         );
@@ -83,7 +83,7 @@ pub(super) fn log_broken_body(
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             cause = %error,
             withheld,
             "the response of an origin broke off"
@@ -107,7 +107,7 @@ pub(super) fn invalid_accept(
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             withheld,
             "an origin sent the wrong Sec-WebSocket-Accept"
         );
@@ -133,7 +133,7 @@ pub(super) fn log_error(
     log_attempts(log, &attempts, label);
     let group = &*log.group;
     match &error.kind {
-        UpstreamErrorKind::Node { node, failure } if is_of_client(&failure.cause) => {
+        UpstreamErrorKind::Node { node, failure, .. } if is_of_client(&failure.cause) => {
             tracing::debug!(group, node = &*node.name, %failure, "a client did not send its whole request");
         }
         kind => {
@@ -168,7 +168,7 @@ fn log_kind(
     label: &RequestLabel,
 ) {
     match kind {
-        UpstreamErrorKind::Node { node, failure } => tracing::error!(
+        UpstreamErrorKind::Node { node, failure, .. } => tracing::error!(
             group = &*log.group,
             node = &*node.name,
             address = &*node.address,
@@ -176,7 +176,7 @@ fn log_kind(
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             phase = failure.phase.as_str(),
             cause = %failure.cause,
             status = status.as_u16(),
@@ -189,7 +189,7 @@ fn log_kind(
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             cause = cause(kind),
             status = status.as_u16(),
             withheld,
@@ -260,17 +260,18 @@ pub(super) fn log_attempts(
             host = &*label.host,
             path = &*label.path,
             client = %label.client,
-            id = %label.id,
+            request_id = %label.id,
             phase,
             cause,
-            seconds = attempt.took.as_secs_f32(),
+            seconds = attempt.times.took.as_secs_f32(),
             withheld,
             "{message}"
         );
     }
 }
 
-fn cause(kind: &UpstreamErrorKind) -> &'static str {
+/// Why no origin could be asked, for people.
+pub(super) fn cause(kind: &UpstreamErrorKind) -> &'static str {
     match kind {
         UpstreamErrorKind::NoNode => "no node of the group is up",
         UpstreamErrorKind::QueueFull => "all nodes are busy and the queue is full",

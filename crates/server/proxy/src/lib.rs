@@ -16,7 +16,8 @@
 //! 4. `response_headers` rewrites redirects and cookies to the URLs of the site; `substitute` replaces text in bodies.
 //! 5. `read_ahead` reads the response as fast as the origin sends it, into memory and then into a file, so that a slow
 //!    client occupies neither an origin nor a process of PHP.
-//! 6. `error_response` responds 502, 503 or 504, and logs the node, the phase and the cause.
+//! 6. `error_response` responds 502, 503 or 504, and logs the node, the phase and the cause; `recorded_attempts` notes all attempts for
+//!    `apus explain --id`.
 //!
 //! `tunnel` and `websocket` carry Upgrade and CONNECT.
 //!
@@ -39,6 +40,7 @@ pub mod log_rate_limiter;
 mod mirror;
 mod path_change;
 mod read_ahead;
+mod recorded_attempts;
 pub mod request_headers;
 mod request_label;
 mod response_headers;

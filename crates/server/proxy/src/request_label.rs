@@ -3,8 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use apus_http::{Body, BodyError, BodyStream, Frame, Request, RequestId};
+use apus_http::{
+    Body, BodyError, BodyStream, Frame, Request, RequestEvent, RequestId, RequestRecord,
+};
 
 /// What log lines say of a request. Values that a client sent consist of visible characters, and are written in quotes.
 #[derive(Clone, Debug)]
@@ -41,11 +44,16 @@ impl fmt::Display for ClientLabel {
     }
 }
 
-/// Calls `report` if a body breaks off.
-pub(super) fn reported(body: Body, report: impl FnOnce(&BodyError) + 'static) -> Body {
+/// Calls `report` if a body breaks off. Its end is noted in the record of its request.
+pub(super) fn reported(
+    body: Body,
+    record: Option<RequestRecord>,
+    report: impl FnOnce(&BodyError) + 'static,
+) -> Body {
     match body {
         Body::Stream(inner) => Body::stream(ReportedBody {
             inner,
+            record,
             report: Some(report),
         }),
         // The body is complete.
@@ -55,6 +63,8 @@ pub(super) fn reported(body: Body, report: impl FnOnce(&BodyError) + 'static) ->
 
 struct ReportedBody<R> {
     inner: Box<dyn BodyStream>,
+    /// `None` once the body has ended.
+    record: Option<RequestRecord>,
     report: Option<R>,
 }
 
@@ -65,6 +75,14 @@ impl<R: FnOnce(&BodyError)> BodyStream for ReportedBody<R> {
             && let Some(report) = self.report.take()
         {
             report(error);
+        }
+        if let Poll::Ready(None | Some(Err(_))) = &polled
+            && let Some(record) = self.record.take()
+        {
+            record.note(RequestEvent::OriginBody {
+                at: Instant::now(),
+                is_complete: matches!(polled, Poll::Ready(None)),
+            });
         }
         polled
     }

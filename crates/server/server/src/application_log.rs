@@ -10,6 +10,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
+use crate::recent_errors::RecentErrors;
+
 /// The variable that overrides the level of the configuration: `debug`, or `warn,apus_net=trace`.
 pub const LEVEL_VARIABLE: &str = "APUS_LOG";
 
@@ -27,6 +29,7 @@ const LIBRARIES: &str = ",rustls=error";
 /// The application log. A separate thread writes messages to standard error, so that a slow reader
 /// blocks no worker; buffered messages are written when this is dropped.
 pub struct ApplicationLog {
+    errors: RecentErrors,
     filter: reload::Handle<EnvFilter, Registry>,
     _writer: WorkerGuard,
 }
@@ -49,15 +52,23 @@ impl ApplicationLog {
         } else {
             lines.json().flatten_event(true).with_ansi(false).boxed()
         };
+        let errors = RecentErrors::default();
         tracing_subscriber::registry()
             .with(filter)
             .with(LogLimit::new())
             .with(lines)
+            .with(errors.clone())
             .try_init()?;
         Ok(Self {
+            errors,
             filter: handle,
             _writer: guard,
         })
+    }
+
+    /// The last warnings and errors.
+    pub(crate) fn errors(&self) -> &RecentErrors {
+        &self.errors
     }
 
     /// Changes the level, as a reload may.

@@ -60,6 +60,7 @@ mod otlp_export;
 mod pool_status;
 mod privileges;
 mod quota_control;
+mod recent_errors;
 mod run;
 mod saved_file;
 mod serve_error;

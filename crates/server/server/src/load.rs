@@ -15,6 +15,7 @@ use apus_acme::{
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
+use apus_http::RequestRecords;
 use apus_metrics::MetricSamples;
 use apus_net::tls::TicketSecrets;
 use apus_net::{Http3Secret, SystemAccount};
@@ -72,6 +73,7 @@ pub(crate) struct PlanLoader {
     /// Where requests are counted while somebody watches.
     traffic: TrafficWatch,
     site_metrics: SiteMetrics,
+    records: RequestRecords,
     /// What limits have counted, which a reload keeps.
     limits: Arc<LimitStates>,
     /// The keys of tokens that were fetched.
@@ -181,6 +183,7 @@ impl PlanLoader {
             rule_counters: RuleCounters::default(),
             traffic: TrafficWatch::default(),
             site_metrics: SiteMetrics::default(),
+            records: RequestRecords::new(0),
             limits: Arc::default(),
             key_sets: RefCell::default(),
             maintenance: MaintenanceSwitches::default(),
@@ -218,6 +221,11 @@ impl PlanLoader {
     /// Where requests are counted while somebody watches.
     pub(crate) fn traffic(&self) -> &TrafficWatch {
         &self.traffic
+    }
+
+    /// What happened to the last requests.
+    pub(crate) fn records(&self) -> &RequestRecords {
+        &self.records
     }
 
     /// Where the requests of sites are counted.
@@ -550,6 +558,7 @@ impl PlanLoader {
             rule_counters: &self.rule_counters,
             traffic: &self.traffic,
             metrics: &self.site_metrics,
+            records: &self.records,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),
@@ -625,6 +634,7 @@ impl PlanLoader {
             rule_counters: &self.rule_counters,
             traffic: &self.traffic,
             metrics: &self.site_metrics,
+            records: &self.records,
             maintenance: &self.maintenance,
             challenge_states: &self.challenge_states,
             bans: self.bans.as_ref(),

@@ -54,6 +54,7 @@ mod forwarded_streams;
 mod location;
 mod observe;
 mod preset;
+mod request_counter;
 mod respond;
 mod rewrite;
 mod rules;
@@ -334,7 +335,7 @@ impl SitesService {
     }
 
     #[inline]
-    fn select_site(&self, request: Request) -> ResponseFuture {
+    fn select_site(&self, mut request: Request) -> ResponseFuture {
         if let [only] = &*self.sites
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()
@@ -358,7 +359,7 @@ impl SitesService {
             let status = StatusCode::MISDIRECTED_REQUEST;
             // The request is logged with the fallback site.
             return match self.sites.get(self.fallback) {
-                Some(site) => site.error_response(&request, status).into(),
+                Some(site) => site.error_response(&mut request, status).into(),
                 None => error_page(&request, status).into(),
             };
         }

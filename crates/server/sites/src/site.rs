@@ -1,10 +1,10 @@
 //! The definition of a site: its names, its locations and their settings.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use apus_conditions::{Condition, RequestLimits, RequestMaps};
-use apus_http::ServiceFactory;
+use apus_http::{RecordedLocation, RecordedSite, RequestRecords, ServiceFactory};
 use apus_layers::ForceHttps;
 
 use super::location::LocationPattern;
@@ -36,6 +36,9 @@ pub struct Site {
     pub(super) observed_when: Option<Condition>,
     pub(super) traffic: Option<TrafficWatch>,
     pub(super) metrics: Option<SiteMetrics>,
+    pub(super) records: Option<RequestRecords>,
+    /// What records need of the site, made for the first service.
+    recorded: Arc<OnceLock<Arc<RecordedSite>>>,
     pub(super) rules: Vec<Rules>,
     pub(super) maps: Option<RequestMaps>,
     pub(super) limits: Option<RequestLimits>,
@@ -81,6 +84,8 @@ impl Site {
             observed_when: None,
             traffic: None,
             metrics: None,
+            records: None,
+            recorded: Arc::default(),
             rules: Vec::new(),
             maps: None,
             limits: None,
@@ -104,6 +109,7 @@ impl Site {
     pub fn location(mut self, location: Location) -> Self {
         self.locations
             .retain(|other| !other.pattern.is_same(&location.pattern));
+        self.recorded = Arc::default();
         self.locations.push(location);
         self
     }
@@ -209,6 +215,31 @@ impl Site {
     pub fn traffic(mut self, watch: &TrafficWatch) -> Self {
         self.traffic = Some(watch.clone());
         self
+    }
+
+    /// Records what happens to the last requests of the site, for `apus explain --id`.
+    #[must_use]
+    pub fn records(mut self, records: &RequestRecords) -> Self {
+        self.records = Some(records.clone());
+        self
+    }
+
+    /// What records need of the site.
+    pub(super) fn recorded(&self) -> &Arc<RecordedSite> {
+        self.recorded.get_or_init(|| {
+            let locations = self.locations.iter().map(|location| RecordedLocation {
+                pattern: location.pattern.to_string().into(),
+                handler: match &location.handler {
+                    LocationHandler::Return(_) => "return".into(),
+                    LocationHandler::Files(_) => "files".into(),
+                    LocationHandler::Service { name, .. } => Arc::clone(name),
+                },
+            });
+            Arc::new(RecordedSite {
+                name: Arc::clone(&self.name),
+                locations: locations.collect(),
+            })
+        })
     }
 
     /// Counts the site's requests for metrics.

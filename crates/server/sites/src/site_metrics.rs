@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use apus_http::fields::CacheResult;
-use apus_http::{
-    Completion, Method, Request, Response, ResponseCount, ResponseCounter, SharedResponseCounter,
-    StatusCode,
-};
+use apus_http::{Completion, Method, Request, Response, StatusCode};
 use apus_metrics::{
     DurationHistogram, HistogramReading, LabelValue, MetricDefinition, MetricSamples, MetricUnit,
     raise,
@@ -305,14 +302,7 @@ impl SiteMetrics {
             .map(|pattern| Arc::clone(known.entry(pattern.into()).or_default()))
             .collect();
         drop(known);
-        let site = WorkerSite {
-            counts: Arc::clone(&counts),
-            locations,
-        };
-        WorkerSiteMetrics {
-            counts,
-            counter: SharedResponseCounter::new(site),
-        }
+        WorkerSiteMetrics { counts, locations }
     }
 
     fn state(&self) -> MutexGuard<'_, MetricsState> {
@@ -584,33 +574,43 @@ impl SiteReading {
 /// Counts the requests of a site on one worker.
 pub(crate) struct WorkerSiteMetrics {
     counts: Arc<SiteCounts>,
-    counter: SharedResponseCounter,
-}
-
-struct WorkerSite {
-    counts: Arc<SiteCounts>,
     locations: Box<[Arc<LocationCounts>]>,
 }
 
+/// Where a key has the position of the location, from 1; below it is the class of the method.
+const LOCATION_SHIFT: u32 = 8;
+
+/// A key with the position of the location.
+#[inline]
+pub(crate) fn key_of_location(key: u32, location: Option<usize>) -> u32 {
+    // There are not as many locations.
+    match location.and_then(|location| u32::try_from(location + 1).ok()) {
+        Some(location) => key | location << LOCATION_SHIFT,
+        None => key,
+    }
+}
+
+/// The position of the location in a key.
+#[inline]
+pub(crate) fn location_of(key: u32) -> Option<usize> {
+    usize::try_from(key >> LOCATION_SHIFT).ok()?.checked_sub(1)
+}
+
 impl WorkerSiteMetrics {
-    /// Begins to count a request.
-    pub(crate) fn begin(&self, request: &Request) -> ResponseCount {
+    /// Begins to count a request. Returns the key of its response.
+    #[inline]
+    pub(crate) fn begin(&self, request: &Request) -> u32 {
         let counts = &self.counts;
         raise(&counts.in_flight, 1);
         if let Some(length) = request.body().len() {
             raise(&counts.request_bytes, length);
         }
-        let method = method_class(request.method());
-        ResponseCount::new(self.counter.clone(), method)
+        method_class(request.method())
     }
 
-    /// Has a response counted for its location.
-    pub(crate) fn attach(
-        &self,
-        mut count: ResponseCount,
-        location: Option<usize>,
-        response: &mut Response,
-    ) {
+    /// Counts what is known of a response before it is sent.
+    #[inline]
+    pub(crate) fn respond(&self, response: &Response) {
         if let Some(result) = response.cache() {
             let kind = CACHE_RESULT_KINDS
                 .iter()
@@ -619,19 +619,11 @@ impl WorkerSiteMetrics {
                 raise(count, 1);
             }
         }
-        // There are not as many locations.
-        if let Some(location) = location.and_then(|location| u32::try_from(location + 1).ok()) {
-            count.set_key(count.key() | location << LOCATION_SHIFT);
-        }
-        response.count(count);
     }
-}
 
-/// Where a key has the position of the location, from 1; below it is the class of the method.
-const LOCATION_SHIFT: u32 = 8;
-
-impl ResponseCounter for WorkerSite {
-    fn complete(&self, key: u32, completion: &Completion) {
+    /// Counts a response that was sent, or in part.
+    #[inline]
+    pub(crate) fn complete(&self, key: u32, completion: &Completion) {
         let status = status_class(completion.status);
         self.count(key, status);
         let counts = &self.counts;
@@ -644,12 +636,11 @@ impl ResponseCounter for WorkerSite {
         }
     }
 
-    fn abandon(&self, key: u32, status: Option<StatusCode>) {
+    /// Counts a request that gets no response.
+    pub(crate) fn abandon(&self, key: u32, status: Option<StatusCode>) {
         self.count(key, status.map_or(0, status_class));
     }
-}
 
-impl WorkerSite {
     fn count(&self, key: u32, status: usize) {
         self.counts.count((key & 0xff) as usize, status);
         if let Some(location) = self.location(key)
@@ -660,10 +651,9 @@ impl WorkerSite {
     }
 
     fn location(&self, key: u32) -> Option<&LocationCounts> {
-        let index = usize::try_from(key >> LOCATION_SHIFT)
-            .ok()?
-            .checked_sub(1)?;
-        self.locations.get(index).map(|counts| &**counts)
+        self.locations
+            .get(location_of(key)?)
+            .map(|counts| &**counts)
     }
 }
 
@@ -693,6 +683,7 @@ mod tests {
     use apus_metrics::MetricFormat;
 
     use super::*;
+    use crate::request_counter::RequestCounter;
 
     fn completion(status: u16, bytes: u64) -> Completion {
         Completion {
@@ -709,11 +700,11 @@ mod tests {
     }
 
     /// Serves requests of a site, each with this many bytes.
-    fn serve(worker: &WorkerSiteMetrics, statuses: &[u16]) {
+    fn serve(worker: &RequestCounter, statuses: &[u16]) {
         for status in statuses {
-            let request = apus_testkit::get("/").request();
+            let mut request = apus_testkit::get("/").request();
             let mut response = Response::new(StatusCode::from_u16(*status).unwrap());
-            worker.attach(worker.begin(&request), Some(0), &mut response);
+            worker.attach(worker.begin(&mut request), Some(0), &mut response);
             response.take_observers().notify(&completion(*status, 10));
         }
     }
@@ -732,8 +723,9 @@ mod tests {
             .sum()
     }
 
-    fn site(metrics: &SiteMetrics, name: &str) -> WorkerSiteMetrics {
-        metrics.worker(&name.into(), ["/".to_owned()])
+    fn site(metrics: &SiteMetrics, name: &str) -> RequestCounter {
+        let worker = metrics.worker(&name.into(), ["/".to_owned()]);
+        RequestCounter::of(Some(worker), None).unwrap()
     }
 
     #[test]
@@ -742,8 +734,8 @@ mod tests {
         let worker = site(&metrics, "a");
         serve(&worker, &[200, 204, 304, 404, 503]);
         let post = || apus_testkit::ask("POST", "/").request();
-        drop(worker.begin(&post()));
-        let waiting = worker.begin(&post());
+        drop(worker.begin(&mut post()));
+        let waiting = worker.begin(&mut post());
         let text = text(&metrics, 10);
         for (sample, expected) in [
             (
@@ -807,7 +799,7 @@ mod tests {
         let _silent = site(&metrics, "silent");
         serve(&shop, &[200, 503]);
         serve(&blog, &[404]);
-        let waiting = shop.begin(&apus_testkit::get("/").request());
+        let waiting = shop.begin(&mut apus_testkit::get("/").request());
         let first = metrics.take_activity();
         assert_eq!(first.requests, [0, 0, 1, 0, 1, 1]);
         assert_eq!((first.in_flight, first.durations.count()), (1, 3));

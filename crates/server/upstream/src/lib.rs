@@ -72,6 +72,6 @@ pub use status::{GroupStatus, NodeAvailability, NodeStatus};
 pub use upstreams::{UnknownNode, Upstreams};
 pub use wait_queue::{QueueOutcome, WaitQueue, WaitTicket};
 pub use worker::{
-    AttemptFailure, FailedAttempt, NodeLabel, RequestContext, UpstreamError, UpstreamErrorKind,
-    UpstreamExchange, UpstreamResponse, WorkerGroup,
+    AttemptFailure, AttemptTimes, FailedAttempt, NodeLabel, RequestContext, UpstreamError,
+    UpstreamErrorKind, UpstreamExchange, UpstreamResponse, WorkerGroup,
 };

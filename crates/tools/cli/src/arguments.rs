@@ -109,6 +109,7 @@ Examples:
   apus status
   apus status --socket /run/shop/control.sock     an application in Rust, with its routes
   apus status --rules                             how often each rule applied
+  apus status --errors                            the last warnings and errors of its log
   apus status --top                               the busiest sites, upstream nodes, clients and paths
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(StatusArguments),
@@ -165,10 +166,14 @@ Examples:
     ///
     /// Sends the request through the services of the configuration, without a connection and without
     /// a running server. The path is used as it is written. No request is sent to an origin.
+    ///
+    /// With --id, it asks the running server what happened to a request that it has served. The id is in the access log, in lines of the log about
+    /// the request, and in its response where `request_id` is on.
     #[command(after_long_help = "\
 Examples:
   apus explain GET https://example.com/docs
-  apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
+  apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml
+  apus explain --id 5f0c0f4f7d5b1a5c3a3f8d0d3c9f1b2e")]
     Explain(ExplainArguments),
     /// Sign a link for a location with `signed_url`
     ///
@@ -482,12 +487,15 @@ pub(crate) struct StatusArguments {
     /// Show how often each rule applied
     #[arg(long, conflicts_with = "metrics")]
     pub(crate) rules: bool,
+    /// Show the last warnings and errors of the server's log
+    #[arg(long, conflicts_with_all = ["metrics", "rules"])]
+    pub(crate) errors: bool,
     /// Show the busiest sites, upstream nodes, clients and paths
     ///
     /// The server counts requests only for a minute after such a command. A terminal is refreshed every two seconds, until
     /// Ctrl-C. Otherwise the first such command shows what was counted in three seconds, and the next ones what was
     /// counted since then.
-    #[arg(long, conflicts_with_all = ["metrics", "rules"])]
+    #[arg(long, conflicts_with_all = ["metrics", "rules", "errors"])]
     pub(crate) top: bool,
     /// Begin to count anew, and show what was counted after this time, such as 10s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "top")]
@@ -969,9 +977,16 @@ impl SignedTarget {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
     /// The method, such as GET
-    pub(crate) method: String,
-    #[arg(value_hint = ValueHint::Url, help = "The whole URL, such as https://example.com/a?b")]
-    pub(crate) url: String,
+    #[arg(required_unless_present = "id")]
+    pub(crate) method: Option<String>,
+    #[arg(value_hint = ValueHint::Url, required_unless_present = "id", help = "The whole URL, such as https://example.com/a?b")]
+    pub(crate) url: Option<String>,
+    /// Tell what happened to the request with this id, one of the last that the running server has served
+    #[arg(long, conflicts_with_all = ["method", "url", "headers"])]
+    pub(crate) id: Option<String>,
+    /// The control socket of the running server, for --id
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with_all = ["config", "method", "url"])]
+    pub(crate) socket: Option<PathBuf>,
     /// A configuration file or a folder [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,

@@ -33,6 +33,7 @@ mod cache_list;
 mod certificate_commands;
 mod config_commands;
 mod drain_wait;
+mod error_list;
 mod field_argument;
 mod limit_commands;
 mod live_view;
@@ -44,6 +45,7 @@ mod output;
 mod project_database;
 mod project_jobs;
 mod project_program;
+mod request_view;
 mod sign_url;
 mod site_commands;
 mod site_list;
@@ -139,6 +141,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
             running,
             metrics,
             rules,
+            errors,
             top,
             time,
         }) => {
@@ -148,6 +151,9 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
                 run_metrics(&running)
             } else if rules {
                 run_rules(&running)
+            } else if errors {
+                let request = control::ControlRequest::Errors { sites: None };
+                ban_commands::ask(&running, &request, error_list::lines)
             } else {
                 run_ask(&running, &control::ControlRequest::Status)
             }
@@ -456,10 +462,18 @@ fn run_rules(running: &RunningServer) -> Result<(), CommandError> {
 }
 
 fn run_explain(arguments: ExplainArguments) -> Result<(), CommandError> {
+    if let Some(id) = arguments.id {
+        let running = RunningServer {
+            source: arguments.config,
+            socket: arguments.socket,
+            json: arguments.json,
+        };
+        return explain_request(&running, id);
+    }
     let source = find(arguments.config.as_deref())?;
     let request = ExplainRequest {
-        method: arguments.method,
-        url: arguments.url,
+        method: arguments.method.unwrap_or_default(),
+        url: arguments.url.unwrap_or_default(),
         headers: arguments.headers,
     };
     let explanation = explain(source, &request).map_err(|error| {
@@ -476,6 +490,25 @@ fn run_explain(arguments: ExplainArguments) -> Result<(), CommandError> {
         print(output::explanation(&explanation).as_bytes());
     }
     Ok(())
+}
+
+/// Prints what happened to a request.
+fn explain_request(running: &RunningServer, id: String) -> Result<(), CommandError> {
+    let request = control::ControlRequest::ExplainRequest { id, sites: None };
+    match send(running, &request)? {
+        control::ControlResponse::Done(serde_json::Value::Null) => Err(CommandError::Failed(
+            "the server does not know this request: it keeps as many of the last ones as `explain_requests` says, and none that reached no site".to_owned(),
+        )),
+        control::ControlResponse::Done(value) => {
+            if running.json {
+                print_json(&value);
+            } else {
+                print(request_view::request(&value).as_bytes());
+            }
+            Ok(())
+        }
+        control::ControlResponse::Failed { message, .. } => Err(CommandError::Failed(message)),
+    }
 }
 
 fn run_man(command: Option<&str>) -> Result<(), CommandError> {

@@ -70,6 +70,7 @@ impl Http1Connection<'_> {
         // A handler that panics costs its client a 500, and the other connections of the worker nothing.
         let returned = catch_unwind(AssertUnwindSafe(|| {
             let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+            request.set_arrived(self.arrived);
             request.set_interim(self.interims.sender(self.requests));
             service.call(request)
         }));

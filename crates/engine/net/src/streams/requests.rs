@@ -51,6 +51,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         stream.request_body = request_body;
         stream.moved_at = self.worker.clock.ticks();
         let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        request.set_arrived(self.arrived);
         request.set_interim(self.interim(key));
         let service = self.listener.service();
         match catch_unwind(AssertUnwindSafe(|| service.call(request))) {

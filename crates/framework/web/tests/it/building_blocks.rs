@@ -237,6 +237,7 @@ impl Bench {
             rule_counters: &apus_sites::RuleCounters::default(),
             traffic: &apus_sites::TrafficWatch::default(),
             metrics: &apus_sites::SiteMetrics::default(),
+            records: &apus_http::RequestRecords::new(0),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

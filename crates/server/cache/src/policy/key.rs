@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 use apus_http::{Authority, Method, RuleChoice};
 use smallvec::SmallVec;
@@ -250,6 +252,12 @@ fn normal(authority: &str, is_secure: bool) -> Cow<'_, str> {
 }
 
 impl RequestKey {
+    /// A number that is the same for the same key in this process. The key, which may have secrets of the client, cannot be computed from it.
+    pub fn hash(&self) -> u64 {
+        static SECRET: OnceLock<RandomState> = OnceLock::new();
+        SECRET.get_or_init(RandomState::new).hash_one(&self.bytes)
+    }
+
     /// The whole key.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -8,7 +8,8 @@ use crate::policy::{CachingContext, RequestKey, ReuseDecision, decide_reuse, key
 use crate::store::{CacheLookup, WorkerCache};
 use apus_http::fields::ForwardReason;
 use apus_http::{
-    Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
+    Method, Request, RequestEvent, Response, ResponseFuture, RouteInfo, Service, ServiceFactory,
+    StatusCode,
 };
 
 use super::cache::Cache;
@@ -103,6 +104,7 @@ impl Service for LocationCacheService {
         }
         let presented = location.settings.presented(&request);
         let key = location.settings.rules.key.key(&presented);
+        request.note(|| RequestEvent::CacheKey { hash: key.hash() });
         let conditions = location.conditions(&request, &key);
         let found = cached
             .worker_cache
@@ -169,7 +171,10 @@ impl CachedLocation {
             // Another request refreshes it already.
             return;
         };
-        let snapshot = Rc::new(self.snapshot(request));
+        let mut snapshot = self.snapshot(request);
+        // The client does not wait for it.
+        snapshot.remove_record();
+        let snapshot = Rc::new(snapshot);
         let fetch_request = snapshot.to_fetch_request();
         let location = Rc::clone(self);
         tokio::task::spawn_local(async move {

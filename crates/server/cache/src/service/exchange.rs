@@ -23,6 +23,11 @@ impl RequestSnapshot {
         }
     }
 
+    /// Forgets the record of the request.
+    pub(super) fn remove_record(&mut self) {
+        self.request.remove_record();
+    }
+
     pub(super) fn presented(&self) -> PresentedRequest<'_> {
         self.settings.presented(&self.request)
     }

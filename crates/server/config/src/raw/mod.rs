@@ -153,6 +153,9 @@ keys! {
         metrics: Switch<SiteMetricKeys> = Switch::Off,
         /// Pushes metrics to a collector by the OpenTelemetry protocol.
         otlp: Otlp,
+        /// How many of the last requests of each worker are kept in memory, with about 400 bytes each, so that `apus explain --id` can tell what
+        /// happened to one of them. By default 1024 if there is an `admin_listen`, and none otherwise.
+        explain_requests: Int<0, 65_536>,
         /// Memory for small static files, per worker, in MB; the sites and locations with files
         /// share it evenly. The same amount again holds compressed variants, for all workers.
         static_cache_size: Megabytes<0, 1_000_000> = Megabytes::new(64),

@@ -240,6 +240,17 @@ fn socket_address(listen: &ListenSpec) -> Option<SocketAddr> {
     }
 }
 
+/// How many of the last requests of each worker are kept. To know of the end of each response costs as much as the record itself, and where
+/// metrics are counted, that is known anyway.
+pub(super) fn explained_requests(global: &raw::Global) -> usize {
+    const DEFAULT: usize = 1024;
+    match &global.explain_requests {
+        Some(count) => count.value.size(),
+        None if global.admin_listen.0.is_empty() => 0,
+        None => DEFAULT,
+    }
+}
+
 /// What is counted of sites; `None`: nothing.
 pub(super) fn metrics(
     global: &raw::Global,

@@ -289,6 +289,7 @@ fn global(
         h2c: *raw.h2c,
         account: account(raw.user.as_ref(), raw.group.as_ref(), reader),
         metrics: admin::metrics(&raw, reader),
+        explained_requests: admin::explained_requests(&raw),
         control_socket: raw.control_socket.map(|path| path.value.0),
         admin,
         otlp,

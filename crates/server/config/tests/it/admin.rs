@@ -25,6 +25,15 @@ fn the_address_is_for_this_machine_unless_networks_are_named() {
     assert_eq!(admin.allowed, ["10.0.0.0/8".parse().unwrap()]);
     assert_eq!(admin.names, ["Apus.internal"]);
     assert!(global.metrics.is_none());
+    let listen = "admin_listen = \"127.0.0.1:9180\"\n";
+    for (lines, expected) in [
+        (String::new(), 0),
+        (listen.to_owned(), 1024),
+        ("explain_requests = 7\n".to_owned(), 7),
+        (format!("{listen}explain_requests = 0\n"), 0),
+    ] {
+        assert_eq!(plan(&lines).global.explained_requests, expected, "{lines}");
+    }
     for (metrics, expected) in [("true", 100), ("{}", 100), ("{ sites = 7 }", 7)] {
         let global = plan(&format!("metrics = {metrics}\n")).global;
         assert_eq!(global.metrics.unwrap().max_sites, expected, "{metrics}");
@@ -35,6 +44,10 @@ fn the_address_is_for_this_machine_unless_networks_are_named() {
 fn mistakes_of_the_address_are_told_with_their_places() {
     let folder = folder();
     for (lines, expected) in [
+        (
+            "explain_requests = 100000",
+            ["from 0 to 65536", "apus.toml:2:20"],
+        ),
         ("admin_listen = 9180", ["a port alone", "apus.toml:2:16"]),
         (
             "admin_listen = \"9180\"",

@@ -1,11 +1,15 @@
 //! Requests that resident workers handle.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::plan::ApplicationMode;
 use crate::wire::RequestFrame;
 use crate::{WorkerError, WorkerPool, WorkerRequest};
-use apus_http::{Body, BodyError, HeaderValue, Request, Response, StatusCode, header};
+use apus_http::{
+    Body, BodyError, HeaderValue, OriginAttempt, OriginResult, Request, RequestEvent, Response,
+    StatusCode, header,
+};
 
 use super::socket;
 use apus_proxy::log_rate_limiter::LogRateLimiter;
@@ -71,7 +75,22 @@ impl ResidentWorkers {
             interim: request.interim().clone(),
             body,
         };
-        let worker_response = match self.pool.send(worker_request).await {
+        let sent = self.pool.send(worker_request).await;
+        request.note(|| {
+            let result = match &sent {
+                Ok(response) => OriginResult::Status(response.status),
+                Err(error) => OriginResult::failed("worker", cause(error)),
+            };
+            RequestEvent::Attempt(Box::new(OriginAttempt {
+                node: Arc::clone(&self.pool.plan().name),
+                address: "".into(),
+                began: sent_at,
+                connect: None,
+                took: sent_at.elapsed(),
+                result,
+            }))
+        });
+        let worker_response = match sent {
             Ok(response) => response,
             Err(error) => return Err(self.error_response(request, &error)),
         };

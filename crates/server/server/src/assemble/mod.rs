@@ -11,7 +11,7 @@ use std::sync::Arc;
 use apus_access::{Bans, Glitches};
 use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
-use apus_http::{Glitch, ServiceFactory};
+use apus_http::{Glitch, RequestRecords, ServiceFactory};
 use apus_net::tls::{
     ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
 };
@@ -54,6 +54,8 @@ pub struct ProcessResources<'a> {
     pub traffic: &'a TrafficWatch,
     /// Where the requests of sites are counted for metrics, in plans that have them.
     pub metrics: &'a SiteMetrics,
+    /// Where what happened to the last requests is kept, in plans that keep some.
+    pub records: &'a RequestRecords,
     /// The maintenance of sites by command.
     pub maintenance: &'a MaintenanceSwitches,
     /// What the challenges of sites remember.
@@ -91,6 +93,9 @@ pub fn assemble(
         cache_bytes: cache_bytes(plan, &shared),
         resources,
         counts_sites: plan.global.metrics.is_some(),
+        records: resources
+            .records
+            .with_capacity(plan.global.explained_requests),
     };
     let sites = plan
         .sites
@@ -356,6 +361,8 @@ struct AssemblyContext<'a> {
     resources: ProcessResources<'a>,
     /// Whether requests are counted by site.
     counts_sites: bool,
+    /// Where what happened to the last requests is kept.
+    records: RequestRecords,
 }
 
 fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<Site> {
@@ -376,6 +383,9 @@ fn build(plan: &config::SitePlan, context: &AssemblyContext<'_>) -> io::Result<S
     }
     if context.counts_sites {
         site = site.metrics(context.resources.metrics);
+    }
+    if context.records.is_on() {
+        site = site.records(&context.records);
     }
     if let Some(maps) = &plan.maps {
         site = site.maps(maps.clone());
@@ -538,6 +548,7 @@ mod tests {
             rule_counters: &RuleCounters::default(),
             traffic: &TrafficWatch::default(),
             metrics: &SiteMetrics::default(),
+            records: &RequestRecords::new(0),
             maintenance: &MaintenanceSwitches::default(),
             challenge_states: &ChallengeStates::default(),
             bans: None,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use apus_config::ServerPlan;
 use apus_control::{
     ControlRequest, ControlResponse, LogLevelName, MAX_LISTED_RESPONSES, MaintenanceChange,
-    NodeChange, PurgeScope, add_engine_metrics,
+    NodeChange, PurgeScope, add_engine_metrics, request_report,
 };
 use apus_metrics::{MetricFormat, MetricSamples};
 use apus_telemetry::MetricsExport;
@@ -86,6 +86,12 @@ impl ControlThread {
                 respond(self.change_maintenance(site, *change))
             }
             ControlRequest::AdminLogin => respond(self.admin.log_in()),
+            ControlRequest::ExplainRequest { id, sites } => {
+                respond(self.explain_request(id, sites.as_deref()))
+            }
+            ControlRequest::Errors { sites } => {
+                ControlResponse::Done(self.logging.errors().list(sites.as_deref()))
+            }
             ControlRequest::Audit => ControlResponse::Done(self.audit.list()),
             ControlRequest::Config => ControlResponse::Done(self.show_config()),
             ControlRequest::ConfigCheck { text } => done_or(self.check_config(text)),
@@ -117,6 +123,25 @@ impl ControlThread {
             ControlRequest::ConfigVersion { id } => respond(self.show_version(*id)),
             ControlRequest::Stop => return None,
         })
+    }
+
+    /// What happened to a request, if it was one of these sites; null if nobody knows any more.
+    fn explain_request(&self, id: &str, sites: Option<&[String]>) -> Result<Value, String> {
+        if self.loaded.config.global.explained_requests == 0 {
+            return Err(
+                "no requests are kept: `explain_requests` of `[global]` says how many are"
+                    .to_owned(),
+            );
+        }
+        let is_visible = |site: &str| sites.is_none_or(|sites| sites.iter().any(|own| own == site));
+        let Some(report) = self.loader.records().find(id, &is_visible) else {
+            return Ok(Value::Null);
+        };
+        let mut shown = request_report(&report);
+        if let Some(fields) = shown.as_object_mut() {
+            fields.insert("errors".to_owned(), self.logging.errors().of_request(id));
+        }
+        Ok(shown)
     }
 
     /// Gives a key of a quota, or all its keys, the whole quota again.

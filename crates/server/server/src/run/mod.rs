@@ -679,6 +679,9 @@ impl ControlThread {
             warnings += &format!("metrics are pushed as before: {error}\n");
         }
         self.loaded.texts = texts(self.loader.source(), &loaded.warnings);
+        if loaded.config.global.explained_requests == 0 {
+            self.loader.records().clear();
+        }
         self.loaded.config = loaded.config;
         self.loaded.recording = loaded.recording;
         self.configure_history().await;

@@ -10,7 +10,7 @@ use apus_access::Bans;
 use apus_conditions::{ConditionIndex, RequestFacts, RequestVariables, Tags};
 use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
-use apus_http::{NotCached, Request, Response, RuleChoice, StatusCode};
+use apus_http::{NotCached, Request, RequestEvent, Response, RuleChoice, StatusCode};
 use apus_layers::{BrowserChallenge, ChallengeDecision, ChallengeDemand};
 
 use super::{Rule, RuleAction, Rules};
@@ -349,9 +349,11 @@ impl<'a> Run<'a> {
                 RuleAction::Leave => return Some(ChainResult::End),
                 RuleAction::Respond(handler) => {
                     let response = self.with_scope(request, |scope| handler.respond(scope));
+                    self.note_decision(rule, request);
                     return Some(ChainResult::Respond(response));
                 }
                 RuleAction::Close => {
+                    self.note_decision(rule, request);
                     let mut response = Response::unsent();
                     // The connection of a proxy has other clients, too.
                     if !request.is_forwarded() {
@@ -435,7 +437,19 @@ impl<'a> Run<'a> {
             by: &rule.name,
         };
         let decision = challenge.check(request, Some(demand));
-        self.changes.note_challenge(decision)
+        let response = self.changes.note_challenge(decision);
+        if response.is_some() {
+            self.note_decision(rule, request);
+        }
+        response
+    }
+
+    /// Notes that a rule responds.
+    fn note_decision(&self, rule: &Rule, request: &Request) {
+        request.note(|| {
+            let by = format!("rule {}", rule.name);
+            RequestEvent::decided(by, format!("a rule of {}", self.worker.rules.0.place))
+        });
     }
 
     /// Gives a request another path; a response if it is none.
@@ -501,7 +515,12 @@ impl Rule {
         });
     }
 
-    fn note(&self, place: &str, request: &Request) {
+    fn note(&self, place: &Arc<str>, request: &Request) {
+        request.note(|| RequestEvent::Rule {
+            place: Arc::clone(place),
+            name: Arc::clone(&self.name),
+            is_dry_run: self.is_dry_run,
+        });
         trace::note(request, || {
             let actions: Vec<_> = self.actions.iter().map(RuleAction::title).collect();
             let actions = actions.join(", ");

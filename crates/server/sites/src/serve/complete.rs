@@ -251,8 +251,8 @@ impl SiteState {
                 _ => observation.attach(&mut response),
             }
         }
-        if let (Some(metrics), Some(count)) = (&self.metrics, context.count) {
-            metrics.attach(count, context.route.location.get(), &mut response);
+        if let (Some(counter), Some(count)) = (&self.counter, context.count) {
+            counter.attach(count, context.route.location.get(), &mut response);
         }
         self.spare_routes.put_back(context.route);
         response

@@ -2,7 +2,7 @@
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Method, Request, Response, RuleChoice, StatusCode, mount_prefix};
+use apus_http::{Method, Request, RequestEvent, Response, RuleChoice, StatusCode, mount_prefix};
 
 use super::SiteState;
 use super::location_state::LocationState;
@@ -35,6 +35,7 @@ impl SiteState {
             trace::note(request, || {
                 Step::new(StepKind::Handler, "redirect to https", "force_https is set")
             });
+            request.note(|| RequestEvent::decided("force_https", "the request is in clear text"));
             return Some(force.redirect(request));
         }
         if self.has_first_steps

@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use apus_http::trace::{Step, StepKind, Trace};
-use apus_http::{Request, Response, ResponseFuture};
+use apus_http::{Request, RequestEvent, Response, ResponseCount, ResponseFuture};
 
 use super::accel;
 use super::{RequestState, SiteState};
+
+const NOT_ALLOWED: &str = "the site is in maintenance, and the client is in no network of `allow`";
 
 impl SiteState {
     /// Completes the response to a request that does not pass: with the page of the maintenance or the site's error page
@@ -16,7 +18,9 @@ impl SiteState {
         self: &Rc<Self>,
         request: Request,
         response: Response,
+        count: Option<ResponseCount>,
     ) -> ResponseFuture {
+        request.note(|| RequestEvent::decided("maintenance", NOT_ALLOWED));
         // A page of the site needs it.
         let copy = Box::new(accel::copy(&request));
         let context = RequestState {
@@ -28,13 +32,12 @@ impl SiteState {
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: self.observe(&request),
-            count: self.count(&request),
+            count,
             trace: Trace::of(&request),
             rules_since: self.rules_since(),
         };
         if let Some(trace) = &context.trace {
-            let why = "the site is in maintenance, and the client is in no network of `allow`";
-            trace.push(Step::new(StepKind::Handler, "maintenance", why));
+            trace.push(Step::new(StepKind::Handler, "maintenance", NOT_ALLOWED));
         }
         let responded = self.respond_itself(request, response, &context.route);
         let site = self.clone();

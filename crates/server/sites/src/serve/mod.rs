@@ -35,10 +35,10 @@ use apus_layers::{BrowserChallenge, ForceHttps, HstsField, Maintenance};
 
 use super::location::LocationMatcher;
 use super::observe::{ConditionalObserver, RequestObservation, WorkerObserver};
+use super::request_counter::RequestCounter;
 use super::rules::{Hold, WorkerRules};
 use super::settings::ErrorPage;
 use super::site::Site;
-use super::site_metrics::WorkerSiteMetrics;
 use super::template::Captures;
 use super::traffic::{TrafficWatch, WorkerTraffic};
 use compress_when::CompressWhen;
@@ -67,7 +67,7 @@ struct SiteState {
     compress_when: Option<CompressWhen>,
     observer: Option<Rc<dyn WorkerObserver>>,
     traffic: Option<WorkerTraffic>,
-    metrics: Option<WorkerSiteMetrics>,
+    counter: Option<RequestCounter>,
     /// For which requests the observer is called, if that is known only with their responses.
     observed_when: Option<Condition>,
     /// Whether layers may find users, and the observer needs them.
@@ -192,11 +192,14 @@ impl SiteService {
             compress_when: site.compress_when.clone().map(CompressWhen::new),
             observer,
             traffic: site.traffic.as_ref().map(TrafficWatch::worker),
-            metrics: site.metrics.as_ref().map(|metrics| {
-                let patterns = site.locations.iter();
-                let patterns = patterns.map(|location| location.pattern.to_string());
-                metrics.worker(&site.name, patterns)
-            }),
+            counter: RequestCounter::of(
+                site.metrics.as_ref().map(|metrics| {
+                    let patterns = site.locations.iter();
+                    let patterns = patterns.map(|location| location.pattern.to_string());
+                    metrics.worker(&site.name, patterns)
+                }),
+                (site.records.as_ref()).and_then(|records| records.recorder(site.recorded())),
+            ),
             observes_users,
             observes_variables,
             has_extensions: observes_users
@@ -225,13 +228,13 @@ impl SiteService {
     }
 
     /// The error page for a request, which the observer of the site sees too.
-    pub(super) fn error_response(&self, request: &Request, status: StatusCode) -> Response {
+    pub(super) fn error_response(&self, request: &mut Request, status: StatusCode) -> Response {
         let mut response = error_page(request, status);
         if let Some(observation) = self.0.observe(request) {
             observation.attach(&mut response);
         }
-        if let (Some(metrics), Some(count)) = (&self.0.metrics, self.0.count(request)) {
-            metrics.attach(count, None, &mut response);
+        if let (Some(counter), Some(count)) = (&self.0.counter, self.0.count(request)) {
+            counter.attach(count, None, &mut response);
         }
         response
     }
@@ -256,10 +259,11 @@ impl ServiceFactory for Site {
 impl Service for SiteService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         let site = &self.0;
+        let count = site.count(&mut request);
         if let Some(maintenance) = &site.maintenance
             && let Some(response) = maintenance.response(&request)
         {
-            return site.respond_in_maintenance(request, response);
+            return site.respond_in_maintenance(request, response, count);
         }
         if site.has_extensions {
             site.add_extensions(&mut request);
@@ -271,7 +275,7 @@ impl Service for SiteService {
             error_format: request.error_format(),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
-            count: site.count(&request),
+            count,
             trace: Trace::of(&request),
             rules_since: site.rules_since(),
         };
@@ -326,9 +330,9 @@ impl SiteState {
 
     /// Begins to count a request. An explanation is no request of a client.
     #[inline]
-    fn count(&self, request: &Request) -> Option<ResponseCount> {
-        let metrics = self.metrics.as_ref()?;
-        Trace::of(request).is_none().then(|| metrics.begin(request))
+    fn count(&self, request: &mut Request) -> Option<ResponseCount> {
+        let counter = self.counter.as_ref()?;
+        Trace::of(request).is_none().then(|| counter.begin(request))
     }
 
     /// Observes a request while somebody watches the traffic.

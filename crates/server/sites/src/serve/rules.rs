@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use apus_conditions::RequestFacts;
-use apus_http::{Request, Response};
+use apus_http::{Request, RequestEvent, Response};
 use apus_transport::coarse_now;
 
 use super::route::{RequestRoute, RouteRules};
@@ -42,6 +42,10 @@ impl SiteState {
                 if !state.is_allowed {
                     let decision = challenge.check(request, None);
                     response = state.changes.note_challenge(decision);
+                    if response.is_some() {
+                        let why = "the client has to solve the challenge of the site";
+                        request.note(|| RequestEvent::decided("challenge", why));
+                    }
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! One attempt of a request at a node, which releases what it took there when it is dropped.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use apus_http::{BodyError, StatusCode};
 use super::WorkerGroup;
 use super::choose::ChosenNode;
 use super::group_view::{GroupView, WorkerNode};
-use super::outcome::{AttemptFailure, FailedAttempt};
+use super::outcome::{AttemptFailure, AttemptTimes, FailedAttempt};
 use crate::counters::FailureKind;
 use crate::group::NodeSlot;
 use crate::health::ProbeOutcome;
@@ -31,6 +32,8 @@ pub(super) struct RequestAttempt {
     /// Whether it has a result, so that it is not dropped because the client gave up.
     has_result: bool,
     began: Instant,
+    /// The time until there was a connection; `None`: there was one.
+    connect: Cell<Option<Duration>>,
 }
 
 impl RequestAttempt {
@@ -57,6 +60,7 @@ impl RequestAttempt {
             probe: chosen.probe,
             has_result: false,
             began: now,
+            connect: Cell::new(None),
         })
     }
 
@@ -99,12 +103,26 @@ impl RequestAttempt {
         now.saturating_duration_since(self.began)
     }
 
+    /// Notes how long it took to connect.
+    pub(super) fn note_connect(&self, took: Duration) {
+        self.connect.set(Some(took));
+    }
+
+    /// Returns the times of the attempt, which has ended or has a response now.
+    pub(super) fn times(&self, now: Instant) -> AttemptTimes {
+        AttemptTimes {
+            began: self.began,
+            connect: self.connect.get(),
+            took: self.elapsed(now),
+        }
+    }
+
     /// Describes this attempt after it failed.
     pub(super) fn describe(&self, failure: AttemptFailure, now: Instant) -> FailedAttempt {
         FailedAttempt {
             node: Rc::clone(&self.node.label),
             failure,
-            took: self.elapsed(now),
+            times: self.times(now),
         }
     }
 

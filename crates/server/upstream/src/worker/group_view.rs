@@ -37,7 +37,7 @@ pub(crate) struct WorkerNode {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeLabel {
     /// Its name in the configuration.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Its address; for a Unix socket, `unix:` and the path.
     pub address: Arc<str>,
 }

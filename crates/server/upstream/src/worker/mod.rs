@@ -33,7 +33,7 @@ pub use exchange::UpstreamExchange;
 use group_view::GroupView;
 pub use group_view::NodeLabel;
 pub use outcome::{
-    AttemptFailure, FailedAttempt, UpstreamError, UpstreamErrorKind, UpstreamResponse,
+    AttemptFailure, AttemptTimes, FailedAttempt, UpstreamError, UpstreamErrorKind, UpstreamResponse,
 };
 pub use request::RequestContext;
 

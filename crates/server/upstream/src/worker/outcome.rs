@@ -1,7 +1,7 @@
 //! What becomes of a request to a group: the response of a node or an error, and the attempts that failed before.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_client::{ClientResponse, RequestFailure};
 use apus_http::StatusCode;
@@ -17,6 +17,8 @@ pub struct UpstreamResponse {
     pub node: Rc<NodeLabel>,
     /// The time from the request to the head of its response.
     pub took: Duration,
+    /// The times of the attempt that it is of.
+    pub times: AttemptTimes,
     /// The value of a `Set-Cookie` field for the client, if a cookie is to bind it to the node.
     pub set_cookie: Option<String>,
     /// The attempts that failed before, in order; mostly none.
@@ -51,6 +53,8 @@ pub enum UpstreamErrorKind {
         node: Rc<NodeLabel>,
         /// Its failure.
         failure: RequestFailure,
+        /// The times of the attempt.
+        times: AttemptTimes,
     },
 }
 
@@ -61,7 +65,18 @@ pub struct FailedAttempt {
     pub node: Rc<NodeLabel>,
     /// Why it failed.
     pub failure: AttemptFailure,
-    /// The time from the choice of the node to the failure.
+    /// Its times.
+    pub times: AttemptTimes,
+}
+
+/// When an attempt began, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptTimes {
+    /// When the node was chosen.
+    pub began: Instant,
+    /// The time until there was a connection; `None`: there was one.
+    pub connect: Option<Duration>,
+    /// The time from the choice of the node to the head of the response, or to the failure.
     pub took: Duration,
 }
 

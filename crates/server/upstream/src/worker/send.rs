@@ -143,7 +143,7 @@ impl RequestAttempts {
             attempt.record_failure(&failure, now);
         }
         let node = Rc::clone(&attempt.node().label);
-        let took = attempt.elapsed(now);
+        let times = attempt.times(now);
         if matches!(scope, RetryScope::OtherNodes) {
             self.tried.push(attempt.node().node.state.id());
         }
@@ -163,7 +163,7 @@ impl RequestAttempts {
                     self.failed.push(FailedAttempt {
                         node,
                         failure: AttemptFailure::NoResponse(failure),
-                        took,
+                        times,
                     });
                     return Ok(self.retry(token, next));
                 }
@@ -173,14 +173,18 @@ impl RequestAttempts {
                     self.failed.push(FailedAttempt {
                         node,
                         failure: AttemptFailure::NoResponse(failure),
-                        took,
+                        times,
                     });
                     return Err(self.reject(error));
                 }
             }
         }
         Err(UpstreamError {
-            kind: UpstreamErrorKind::Node { node, failure },
+            kind: UpstreamErrorKind::Node {
+                node,
+                failure,
+                times,
+            },
             attempts: std::mem::take(&mut self.failed),
             retry_after: None,
         })
@@ -222,6 +226,7 @@ impl RequestAttempts {
         UpstreamResponse {
             node,
             took: now.saturating_duration_since(self.request.began),
+            times: attempt.times(now),
             set_cookie,
             attempts: std::mem::take(&mut self.failed),
             response: attempt.attach_to(response, self.request.deadline),

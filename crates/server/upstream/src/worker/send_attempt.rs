@@ -229,6 +229,7 @@ impl UpstreamRequest {
     ) -> Result<ClientResponse, RequestFailure> {
         let pool = &attempt.node().pool;
         let (client, timeouts) = (self.client, &self.template.timeouts);
+        let began = Instant::now();
         let mut connecting = Box::pin(async {
             if needs_http1 {
                 pool.connect_http1(client, timeouts).await
@@ -238,7 +239,9 @@ impl UpstreamRequest {
         });
         let connection = self
             .until_deadline(RequestPhase::Connect, connecting.as_mut())
-            .await?;
+            .await;
+        attempt.note_connect(began.elapsed());
+        let connection = connection?;
         self.send_over(connection, body).await
     }
 

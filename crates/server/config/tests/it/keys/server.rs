@@ -98,6 +98,7 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         OTLP,
         "otlp = { endpoint = \"http://127.0.0.1:4318\", ca = \"cert.pem\" }",
     ),
+    ("global.explain_requests", "", "explain_requests = 10"),
     ("global.glitches", "", "glitches = false"),
     (
         "global.glitches.refuse_above",

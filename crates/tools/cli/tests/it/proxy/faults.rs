@@ -422,7 +422,7 @@ fn log_lines_about_origins_say_which_request_of_which_client_they_are_about() {
         assert_eq!(value("host"), "a.example", "{line}");
         assert_eq!(value("path"), path, "{line}");
         assert_eq!(value("client"), "127.0.0.1", "{line}");
-        assert!(value("id").len() >= 16, "{line}");
+        assert!(value("request_id").len() >= 16, "{line}");
         assert!(!value("cause").is_empty(), "{line}");
     }
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Apus, Home, connect, free_port, wait_until};
+use crate::harness::{Apus, Home, address_of, connect, free_port, wait_until};
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -24,8 +24,8 @@ impl ApiTest {
     pub(super) fn new(accounts: &[&[&str]]) -> (Self, Vec<String>) {
         let [shop, blog] = [free_port(), free_port()];
         let sites = format!(
-            "[[sites]]\nname = \"shop\"\nlisten = \"127.0.0.1:{shop}\"\nroot = \"site\"\n\
-             [[sites]]\nname = \"blog\"\nlisten = \"127.0.0.1:{blog}\"\nroot = \"site\"\n"
+            "[[sites]]\nname = \"shop\"\nlisten = \"127.0.0.1:{shop}\"\nroot = \"site\"\nrequest_id = true\n\
+             [[sites]]\nname = \"blog\"\nlisten = \"127.0.0.1:{blog}\"\nroot = \"site\"\nrequest_id = true\n"
         );
         Self::with_sites(accounts, &sites)
     }
@@ -207,6 +207,12 @@ fn roles_say_who_may_do_what() {
         ),
         ("POST /api/v1/reload", None, [403, 200, 200, 403]),
         ("GET /api/v1/audit", None, [403, 403, 200, 403]),
+        ("GET /api/v1/errors", None, [200, 200, 200, 200]),
+        (
+            "GET /api/v1/requests/explain?id=a",
+            None,
+            [404, 404, 404, 404],
+        ),
         ("GET /api/v1/cache/responses", None, [403, 422, 422, 403]),
         (
             "GET /api/v1/cache/responses?url=http://a/&tag=x",
@@ -292,6 +298,51 @@ fn roles_say_who_may_do_what() {
         .map(|site| &site["name"])
         .collect();
     assert_eq!(names, ["shop"], "{changed}");
+}
+
+/// The id of a request to a site, which its file says.
+fn id_of(test: &ApiTest, address: SocketAddr) -> String {
+    let mut stream = connect(address);
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (_, id) = text
+        .split_once("x-request-id: ")
+        .unwrap_or_else(|| panic!("{text} {}", test.home.read("apus.toml")));
+    id.split("\r\n").next().unwrap().to_owned()
+}
+
+#[test]
+fn requests_are_explained_to_accounts_of_their_sites() {
+    let (test, tokens) = ApiTest::new(&[
+        &["reader", "--token"],
+        &["shopkeeper", "--site", "shop", "--token"],
+    ]);
+    let addresses = test.apus.urls().iter().map(|url| address_of(url));
+    let ids: Vec<_> = addresses.map(|address| id_of(&test, address)).collect();
+    let ask = |id: &str, token: &str| {
+        test.ask(
+            &format!("GET /api/v1/requests/explain?id={id}"),
+            token,
+            None,
+        )
+    };
+    for (id, site, for_shop) in [(&ids[0], "shop", 200), (&ids[1], "blog", 404)] {
+        let (status, found) = ask(id, &tokens[0]);
+        assert_eq!((status, &found["site"]), (200, &json!(site)), "{found}");
+        assert_eq!(&found["id"], id);
+        assert_eq!(ask(id, &tokens[1]).0, for_shop, "{site}");
+        assert_eq!(ask(id, "").0, 401);
+    }
+    // Nobody learns whether it is of another site, or is not known.
+    let (status, unknown) = ask("nothing", &tokens[1]);
+    assert_eq!((status, unknown), ask(&ids[1], &tokens[1]));
+    assert_eq!(
+        test.ask("GET /api/v1/requests/explain", &tokens[0], None).0,
+        422
+    );
 }
 
 #[test]

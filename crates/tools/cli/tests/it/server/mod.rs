@@ -10,6 +10,7 @@ mod bans;
 mod bots;
 mod client_facts;
 mod credentials;
+mod explained_requests;
 mod fetched_keys;
 mod forward_auth;
 mod geo;
