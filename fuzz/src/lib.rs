@@ -27,6 +27,7 @@ mod quic_decoding;
 mod quic_differential;
 mod shared_cache;
 mod tiers;
+mod traces;
 mod translation;
 mod websocket;
 
@@ -58,6 +59,7 @@ pub use quic_decoding::quic_decoding;
 pub use quic_differential::quic_differential;
 pub use shared_cache::shared_cache;
 pub use tiers::tier_file;
+pub use traces::trace_context;
 pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
 
@@ -108,6 +110,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("response_head", response_head),
     ("shared_cache", shared_cache),
     ("tier_file", tier_file),
+    ("trace_context", trace_context),
     ("websocket_frames", websocket_frames),
 ];
 

@@ -97,6 +97,7 @@ mod request;
 mod request_id;
 mod request_record;
 mod request_records;
+mod request_trace;
 mod response;
 pub mod response_head;
 mod response_memory;
@@ -108,6 +109,7 @@ mod service;
 mod target;
 mod tls_fingerprints;
 pub mod trace;
+mod trace_context;
 pub mod trailers;
 mod trusted_proxies;
 pub mod url;
@@ -146,6 +148,7 @@ pub use request_record::{
     RequestRecord, RequestReport,
 };
 pub use request_records::{RecordCursor, RequestRecorder, RequestRecords};
+pub use request_trace::{EndedRequest, RequestTrace, TraceSampling};
 pub use response::Response;
 pub use response_head::ResponseHead;
 pub use response_memory::{ConnectionReservation, Reservation, ResponseMemory};
@@ -155,6 +158,7 @@ pub use server_load::ServerLoad;
 pub use service::{ResponseFuture, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};
 pub use tls_fingerprints::TlsFingerprints;
+pub use trace_context::TraceContext;
 pub use trusted_proxies::{ForwardedField, TrustedProxies};
 
 pub use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};

@@ -83,6 +83,31 @@ impl RequestNumber {
         SECRET.with(|secret| self.id_by(secret))
     }
 
+    /// The id of a trace that begins with this request: its own id, so that one id finds both.
+    pub(crate) fn trace_id_by(&self, secret: &RandomState) -> u128 {
+        let id = match self {
+            Self::Known(RequestId(IdForm::Text(text))) => {
+                let digits = u128::from_str_radix(text, 16).ok();
+                digits.filter(|_| text.len() == 32)
+            }
+            _ => match self.id_by(secret).0 {
+                IdForm::Number(number) => Some(number),
+                IdForm::Text(_) => None,
+            },
+        };
+        let half = |which| u128::from(self.half_by(secret, which));
+        id.unwrap_or_else(|| (half(0) << 64) | half(1))
+    }
+
+    /// A number that only this request has, of this kind.
+    pub(crate) fn half_by(&self, secret: &RandomState, which: u8) -> u64 {
+        match self {
+            Self::Known(RequestId(IdForm::Text(text))) => secret.hash_one((&**text, which)),
+            Self::Known(RequestId(IdForm::Number(number))) => secret.hash_one((number, which)),
+            Self::Counted(number) => secret.hash_one((number, which)),
+        }
+    }
+
     /// The id with this number on the thread with this secret.
     pub(crate) fn id_by(&self, secret: &RandomState) -> RequestId {
         match self {

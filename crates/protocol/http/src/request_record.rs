@@ -14,6 +14,7 @@ use http::{Method, StatusCode, Version};
 
 use crate::fields::CacheResult;
 use crate::request_id::{self, RequestNumber};
+use crate::request_trace::{ChoiceNumbers, EndedRequest, RecordedTrace, RequestTrace};
 use crate::{RequestId, ResponseOrigin, ResponseOutcome};
 
 /// The most bytes that are kept of what a client sent. Longer texts are cut, and end with `…`.
@@ -225,6 +226,8 @@ pub struct RequestReport {
     pub omitted_events: u32,
     /// The end; `None`: it has not ended.
     pub end: Option<RecordedEnd>,
+    /// Its trace, if requests are traced.
+    pub trace: Option<RequestTrace>,
 }
 
 impl RequestReport {
@@ -271,6 +274,7 @@ pub(crate) struct RecordRing {
     pub(crate) ended: u64,
     /// What ids of this worker are made of.
     pub(crate) secret: RandomState,
+    pub(crate) choices: ChoiceNumbers,
 }
 
 #[derive(Default)]
@@ -295,18 +299,21 @@ pub(crate) struct RecordEntry {
     end: Option<RecordedEnd>,
     /// The how manieth request of the worker it was that ended.
     pub(crate) ended: u64,
+    pub(crate) trace: Option<Box<RecordedTrace>>,
 }
 
 impl RecordRing {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let secret = request_id::secret_of_thread();
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             entries: VecDeque::new(),
             capacity: 0,
             next: 0,
             ended: 0,
-            secret: request_id::secret_of_thread(),
+            choices: ChoiceNumbers::new(&secret),
+            secret,
         }
     }
 
@@ -389,6 +396,9 @@ impl RecordEntry {
             self.forget_events();
         }
         self.location = None;
+        if self.trace.is_some() {
+            self.trace = None;
+        }
         self.end = None;
         self.ended = 0;
     }
@@ -408,6 +418,16 @@ impl RecordEntry {
 
     pub(crate) fn is_of(&self, is_visible: &dyn Fn(&str) -> bool) -> bool {
         (self.site.as_ref()).is_some_and(|site| is_visible(&site.name))
+    }
+
+    /// What is known without a report, once it has ended.
+    pub(crate) fn ended_request(&self) -> Option<EndedRequest> {
+        let end = self.end.as_ref()?;
+        Some(EndedRequest {
+            is_sampled: self.trace.as_ref().map(|trace| trace.is_sampled),
+            status: end.status,
+            duration: end.duration,
+        })
     }
 
     pub(crate) fn report(&self, secret: &RandomState) -> Option<RequestReport> {
@@ -435,6 +455,7 @@ impl RecordEntry {
             events: self.events.clone(),
             omitted_events: self.omitted_events,
             end: self.end.clone(),
+            trace: (self.trace.as_ref()).map(|trace| trace.of(&self.id, secret)),
         })
     }
 }

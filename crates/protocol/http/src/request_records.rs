@@ -2,19 +2,24 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroU128;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::request_id::RequestNumber;
 use crate::request_record::{
     RecordRing, RecordedEnd, RecordedHead, RecordedSite, RequestRecord, RequestReport, SharedRing,
     lock,
 };
-use crate::{Completion, Request, Response, ResponseOutcome};
+use crate::request_trace::{EndedRequest, RecordedTrace, TraceSampling};
+use crate::{Completion, Request, Response, ResponseOutcome, TraceContext};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// How many records are copied at once for a reader. A worker that wants to write its records waits for that.
 const COPIED_AT_ONCE: usize = 64;
@@ -28,6 +33,7 @@ const COPIED_AT_ONCE: usize = 64;
 pub struct RequestRecords {
     workers: Arc<Mutex<HashMap<ThreadId, SharedRing>>>,
     capacity: usize,
+    sampling: Option<TraceSampling>,
 }
 
 impl RequestRecords {
@@ -36,6 +42,7 @@ impl RequestRecords {
         Self {
             workers: Arc::default(),
             capacity,
+            sampling: None,
         }
     }
 
@@ -45,7 +52,15 @@ impl RequestRecords {
         Self {
             workers: Arc::clone(&self.workers),
             capacity,
+            sampling: self.sampling,
         }
+    }
+
+    /// The same records, for which each request gets a trace from the next service of a worker on.
+    #[must_use]
+    pub fn traced(mut self, sampling: Option<TraceSampling>) -> Self {
+        self.sampling = sampling;
+        self
     }
 
     /// Whether records are kept.
@@ -74,10 +89,11 @@ impl RequestRecords {
         Some(RequestRecorder {
             ring: Rc::new(ring),
             site: Arc::clone(site),
+            sampling: self.sampling,
         })
     }
 
-    /// The last request with this id, among those of sites for whose names `is_visible` holds.
+    /// The last request with this id, or in the trace with this id that a client began, among those of sites for whose names `is_visible` holds.
     pub fn find(&self, id: &str, is_visible: &dyn Fn(&str) -> bool) -> Option<RequestReport> {
         let mut found: Option<RequestReport> = None;
         for ring in self.rings() {
@@ -86,12 +102,19 @@ impl RequestRecords {
                 let ring = lock(&ring);
                 let numbers = ring.entries.iter().zip(ring.first()..);
                 let numbers = numbers.filter(|(entry, _)| entry.is_of(is_visible));
-                let numbers = numbers.map(|(entry, number)| (entry.id.clone(), number));
+                let numbers = numbers.map(|(entry, number)| {
+                    let parent = entry.trace.as_ref().and_then(|trace| trace.parent.as_ref());
+                    (entry.id.clone(), parent.map(TraceContext::trace_id), number)
+                });
                 (ring.secret.clone(), numbers.collect::<Vec<_>>())
             };
-            let is_it = |number: &RequestNumber| number.id_by(&secret).to_string() == id;
-            let newest = numbers.iter().rev().find(|(number, _)| is_it(number));
-            let Some((_, number)) = newest else {
+            let is_it = |number: &RequestNumber, trace: Option<NonZeroU128>| {
+                number.id_by(&secret).to_string() == id
+                    || trace.is_some_and(|trace| format!("{trace:032x}") == id)
+            };
+            let mut newest = numbers.iter().rev();
+            let newest = newest.find(|(number, trace, _)| is_it(number, *trace));
+            let Some((.., number)) = newest else {
                 continue;
             };
             let report = lock(&ring)
@@ -110,6 +133,15 @@ impl RequestRecords {
     /// The requests that have ended since this was called with this cursor before, the first ones first, and how many more there were
     /// that are forgotten already. The first call only sets the cursor.
     pub fn ended(&self, cursor: &mut RecordCursor) -> (Vec<RequestReport>, u64) {
+        self.ended_of(cursor, &|_| true)
+    }
+
+    /// As [`Self::ended`], only those that are wanted: a report costs more than to look at what is known.
+    pub fn ended_of(
+        &self,
+        cursor: &mut RecordCursor,
+        wants: &dyn Fn(&EndedRequest) -> bool,
+    ) -> (Vec<RequestReport>, u64) {
         let mut reports = Vec::new();
         let mut missed = 0_u64;
         let is_first = !std::mem::replace(&mut cursor.is_set, true);
@@ -123,19 +155,25 @@ impl RequestRecords {
             let before = cursor.seen.get(&id).copied();
             let before = before.unwrap_or(if is_first { last } else { 0 });
             seen.insert(id, last);
-            let from = reports.len();
+            let mut found = 0;
             if last > before {
-                Self::copy_ended(&ring, (before, last), &mut reports);
+                found = Self::copy_ended(&ring, (before, last), wants, &mut reports);
             }
-            let copied = reports.len().saturating_sub(from) as u64;
-            missed = missed.saturating_add(last.saturating_sub(before).saturating_sub(copied));
+            missed = missed.saturating_add(last.saturating_sub(before).saturating_sub(found));
         }
         cursor.seen = seen;
         reports.sort_by_key(|report| report.arrived);
         (reports, missed)
     }
 
-    fn copy_ended(ring: &SharedRing, (after, last): (u64, u64), reports: &mut Vec<RequestReport>) {
+    /// Copies the wanted ones of those that have ended between two counts. Returns how many there are.
+    fn copy_ended(
+        ring: &SharedRing,
+        (after, last): (u64, u64),
+        wants: &dyn Fn(&EndedRequest) -> bool,
+        reports: &mut Vec<RequestReport>,
+    ) -> u64 {
+        let mut found = 0_u64;
         let (first, secret) = {
             let ring = lock(ring);
             (ring.first(), ring.secret.clone())
@@ -145,13 +183,17 @@ impl RequestRecords {
             let mut ring = lock(ring);
             for _ in 0..COPIED_AT_ONCE {
                 if next == ring.next {
-                    return;
+                    return found;
                 }
                 if let Some(entry) = ring.entry(next)
                     && entry.ended > after
                     && entry.ended <= last
+                    && let Some(ended) = entry.ended_request()
                 {
-                    reports.extend(entry.report(&secret));
+                    found = found.saturating_add(1);
+                    if wants(&ended) {
+                        reports.extend(entry.report(&secret));
+                    }
                 }
                 next = next.wrapping_add(1);
             }
@@ -184,6 +226,7 @@ pub struct RecordCursor {
 pub struct RequestRecorder {
     ring: Rc<SharedRing>,
     site: Arc<RecordedSite>,
+    sampling: Option<TraceSampling>,
 }
 
 impl RequestRecorder {
@@ -205,7 +248,41 @@ impl RequestRecorder {
         });
         let ring = Rc::clone(&self.ring);
         request.set_record(RequestRecord { ring, number });
+        if let Some(sampling) = self.sampling {
+            self.begin_trace(sampling, number, request);
+        }
         number
+    }
+
+    /// Continues the trace of a client that may say so, or begins one, which origins and handlers get as `traceparent`.
+    #[inline(never)]
+    fn begin_trace(&self, sampling: TraceSampling, number: u32, request: &mut Request) {
+        let is_trusted = sampling.trusts_clients() || request.is_forwarded();
+        let parent = is_trusted
+            .then(|| TraceContext::read(request.headers()))
+            .flatten();
+        let mut ring = lock(&self.ring);
+        let is_sampled = match &parent {
+            Some(parent) => parent.is_sampled(),
+            None => sampling.chooses(ring.choices.next()),
+        };
+        let trace = RecordedTrace { parent, is_sampled };
+        let context = trace.of(request.number(), &ring.secret).context;
+        if let Some(entry) = ring.entry(number) {
+            entry.trace = Some(Box::new(trace));
+        }
+        drop(ring);
+        let headers = request.headers_mut();
+        // Both are of characters that a field may have.
+        if let Ok(value) = HeaderValue::from_str(&context.to_string()) {
+            headers.insert(&TRACEPARENT, &value);
+        }
+        match context.state().map(HeaderValue::from_str) {
+            Some(Ok(state)) => headers.insert(&TRACESTATE, &state),
+            _ => {
+                headers.remove(TRACESTATE.as_str());
+            }
+        }
     }
 
     /// Records what the response to the request with this number has of the cache and of its origin, before it is sent.
@@ -494,5 +571,80 @@ mod tests {
             (end.status, end.outcome),
             (None, ResponseOutcome::ClientGone)
         );
+    }
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn traced(sampling: TraceSampling, headers: &[(&str, &str)]) -> (Request, RequestReport) {
+        let records = RequestRecords::new(4).traced(Some(sampling));
+        let recorder = records.recorder(&site("a")).unwrap();
+        let mut request = request("/a");
+        for (name, value) in headers {
+            request.headers_mut().try_append(*name, *value).unwrap();
+        }
+        let number = recorder.begin(&mut request, Instant::now());
+        let mut cursor = RecordCursor::default();
+        records.ended(&mut cursor);
+        recorder.abandon(number, None, None);
+        let (mut reports, _) = records.ended(&mut cursor);
+        (request, reports.remove(0))
+    }
+
+    #[test]
+    fn a_trace_begins_here_unless_a_client_may_say_otherwise() {
+        let state = ("tracestate", "a=1");
+        let (own, report) = traced(TraceSampling::new(1.0), &[("traceparent", PARENT), state]);
+        let trace = report.trace.unwrap();
+        assert_eq!(trace.parent, None);
+        // One id finds both.
+        let id = format!("{:032x}", trace.context.trace_id());
+        assert_eq!(id, report.id.to_string());
+        let sent = own.headers().get_str("traceparent").unwrap();
+        assert_eq!(sent, trace.context.to_string());
+        assert!(sent.ends_with("-01"), "{sent}");
+        assert_eq!(own.headers().get_str("tracestate"), None);
+        let trusting = TraceSampling::new(0.0).trust_clients(true);
+        let (continued, report) = traced(trusting, &[("traceparent", PARENT), state]);
+        let trace = report.trace.unwrap();
+        assert_eq!(
+            trace.parent.map(|parent| format!("{parent:016x}")).unwrap(),
+            "b7ad6b7169203331"
+        );
+        let sent = continued.headers().get_str("traceparent").unwrap();
+        assert!(
+            sent.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && sent.ends_with("-01"),
+            "{sent}"
+        );
+        assert_ne!(sent, PARENT);
+        assert_eq!(continued.headers().get_str("tracestate"), Some("a=1"));
+        // Without a valid one it begins here.
+        let (none, report) = traced(trusting, &[("traceparent", "00-0-0-01")]);
+        assert_eq!(report.trace.unwrap().parent, None);
+        assert!(
+            none.headers()
+                .get_str("traceparent")
+                .unwrap()
+                .ends_with("-00")
+        );
+    }
+
+    #[test]
+    fn a_share_of_traces_is_sampled_and_only_wanted_ones_are_reported() {
+        let records = RequestRecords::new(2000).traced(Some(TraceSampling::new(0.1)));
+        let recorder = records.recorder(&site("a")).unwrap();
+        let mut cursor = RecordCursor::default();
+        records.ended(&mut cursor);
+        for _ in 0..2000 {
+            let number = recorder.begin(&mut request("/a"), Instant::now());
+            recorder.abandon(number, None, None);
+        }
+        let is_sampled = |ended: &EndedRequest| ended.is_sampled == Some(true);
+        let (sampled, missed) = records.ended_of(&mut cursor, &is_sampled);
+        // Eight standard deviations.
+        assert!((93..=307).contains(&sampled.len()), "{}", sampled.len());
+        assert_eq!(missed, 0);
+        let is_flagged =
+            |report: &RequestReport| report.trace.as_ref().unwrap().context.is_sampled();
+        assert!(sampled.iter().all(is_flagged));
     }
 }

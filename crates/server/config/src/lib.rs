@@ -76,7 +76,8 @@ pub use origin_handle::OriginHandle;
 pub use plan::{
     AccessLogPlan, AdminPlan, AdminTlsPlan, BanPlan, BotPlan, CacheStorePlan, CertificateOrigin,
     FilesPlan, FilesRoot, GlitchPlan, GlobalPlan, HandlerPlan, ListenerPlan, LocationPlan,
-    LogLevel, OnDemandPlan, OtlpPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    LogLevel, OnDemandPlan, OtlpPlan, PhpPlan, ProxyPlan, ServerPlan, SitePlan, TracePlan,
+    UpstreamPlan,
 };
 pub use plan_changes::changes;
 pub use reference::reference;

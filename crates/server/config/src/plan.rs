@@ -14,7 +14,7 @@ use apus_compress::Compression;
 use apus_conditions::{Condition, GeoDatabases, RequestLimits, RequestMaps};
 use apus_control::OperatorAccounts;
 use apus_files::{Symlinks, TryFiles};
-use apus_http::{Network, TrustedProxies};
+use apus_http::{Network, TraceSampling, TrustedProxies};
 use apus_layers::auth::RemoteKeySet;
 use apus_layers::{Bots, LimitHandle};
 use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
@@ -116,8 +116,19 @@ pub struct GlobalPlan {
 pub struct OtlpPlan {
     /// How it is reached.
     pub settings: OtlpSettings,
-    /// The time between two messages.
-    pub interval: Duration,
+    /// The time between two messages with metrics; `None`: they are not pushed.
+    pub interval: Option<Duration>,
+    /// Which requests are traced; `None`: none.
+    pub traces: Option<TracePlan>,
+}
+
+/// Which requests are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracePlan {
+    /// Those that are sampled.
+    pub sampling: TraceSampling,
+    /// Those that take as long are traced, too; `None`: none.
+    pub slow: Option<Duration>,
 }
 
 /// The address of the operator.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use apus_http::RequestReport;
 use bytes::Bytes;
 use prost::Message;
 use tokio::sync::{mpsc, watch};
@@ -13,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use crate::metrics::MetricsExport;
+use crate::spans;
 use crate::transport::{OtlpProtocol, OtlpSettings, OtlpTransport, SendOutcome, Signal};
 
 /// The messages that may wait.
@@ -38,6 +40,34 @@ pub struct ExportCounts {
     pub sent: u64,
     /// Messages that were lost: refused, not sent in time, or with too many before them.
     pub lost: u64,
+    /// Requests whose spans the collector accepted.
+    pub traced: u64,
+    /// Requests whose spans were lost.
+    pub untraced: u64,
+}
+
+/// What is sent.
+#[derive(Debug)]
+enum Export {
+    Metrics(MetricsExport),
+    Requests(Vec<RequestReport>),
+}
+
+impl Export {
+    /// How many requests it has.
+    fn requests(&self) -> u64 {
+        match self {
+            Self::Metrics(_) => 0,
+            Self::Requests(reports) => reports.len() as u64,
+        }
+    }
+
+    fn signal(&self) -> Signal {
+        match self {
+            Self::Metrics(_) => Signal::Metrics,
+            Self::Requests(_) => Signal::Traces,
+        }
+    }
 }
 
 /// Counts messages, also of one exporter after another.
@@ -45,6 +75,8 @@ pub struct ExportCounts {
 pub struct ExportCounters {
     sent: AtomicU64,
     lost: AtomicU64,
+    traced: AtomicU64,
+    untraced: AtomicU64,
 }
 
 impl ExportCounters {
@@ -53,14 +85,31 @@ impl ExportCounters {
         ExportCounts {
             sent: self.sent.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
+            traced: self.traced.load(Ordering::Relaxed),
+            untraced: self.untraced.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts requests that were to be traced, and were not.
+    pub fn count_untraced(&self, requests: u64) {
+        self.untraced.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    fn count(&self, is_sent: bool, requests: u64) {
+        let (messages, spans) = if is_sent {
+            (&self.sent, &self.traced)
+        } else {
+            (&self.lost, &self.untraced)
+        };
+        messages.fetch_add(1, Ordering::Relaxed);
+        spans.fetch_add(requests, Ordering::Relaxed);
     }
 }
 
-/// Sends metrics to a collector, on a thread of its own. What waits when it is dropped is sent for a moment.
+/// Sends metrics and spans to a collector, on a thread of its own. What waits when it is dropped is sent for a moment.
 #[derive(Debug)]
 pub struct Exporter {
-    queue: Option<mpsc::Sender<MetricsExport>>,
+    queue: Option<mpsc::Sender<Export>>,
     counters: Arc<ExportCounters>,
     ends: watch::Sender<Option<Instant>>,
     thread: Option<JoinHandle<()>>,
@@ -105,9 +154,19 @@ impl Exporter {
 
     /// Sends metrics, unless too much waits. Never blocks.
     pub fn send(&self, export: MetricsExport) {
+        self.hand_over(Export::Metrics(export));
+    }
+
+    /// Sends the spans of requests that have ended, unless too much waits. Never blocks.
+    pub fn send_requests(&self, reports: Vec<RequestReport>) {
+        self.hand_over(Export::Requests(reports));
+    }
+
+    fn hand_over(&self, export: Export) {
+        let requests = export.requests();
         let sent = self.queue.as_ref().map(|queue| queue.try_send(export));
         if !matches!(sent, Some(Ok(()))) {
-            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+            self.counters.count(false, requests);
         }
     }
 
@@ -132,9 +191,9 @@ struct ExportSender {
 }
 
 impl ExportSender {
-    async fn run(mut self, mut exports: mpsc::Receiver<MetricsExport>) {
+    async fn run(mut self, mut exports: mpsc::Receiver<Export>) {
         while let Some(export) = exports.recv().await {
-            let message = self.encode(&export);
+            let message = (export.signal(), self.encode(&export));
             let mut ends = self.ends.clone();
             let sent = tokio::select! {
                 biased;
@@ -145,25 +204,26 @@ impl ExportSender {
                 Some(is_sent) => is_sent,
                 None => self.deliver_last(&message).await,
             };
-            let counter = if is_sent {
-                &self.counters.sent
-            } else {
-                &self.counters.lost
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.counters.count(is_sent, export.requests());
         }
     }
 
-    fn encode(&self, export: &MetricsExport) -> Bytes {
-        let message = export.message(&self.resource);
+    fn encode(&self, export: &Export) -> Bytes {
+        match export {
+            Export::Metrics(metrics) => self.encoded(&metrics.message(&self.resource)),
+            Export::Requests(reports) => self.encoded(&spans::message(reports, &self.resource)),
+        }
+    }
+
+    fn encoded(&self, message: &(impl Message + serde::Serialize)) -> Bytes {
         match self.transport.protocol() {
-            OtlpProtocol::HttpJson => serde_json::to_vec(&message).unwrap_or_default().into(),
+            OtlpProtocol::HttpJson => serde_json::to_vec(message).unwrap_or_default().into(),
             _ => message.encode_to_vec().into(),
         }
     }
 
     /// Sends a message until the deadline; whether the collector accepted it.
-    async fn deliver(&mut self, message: &Bytes, deadline: Instant) -> bool {
+    async fn deliver(&mut self, message: &(Signal, Bytes), deadline: Instant) -> bool {
         let mut wait = FIRST_WAIT;
         loop {
             let (why, after) = match self.try_once(message).await {
@@ -174,12 +234,12 @@ impl ExportSender {
                     return true;
                 }
                 SendOutcome::Refused(why) => {
-                    self.say(&why);
+                    self.say(message.0, &why);
                     return false;
                 }
                 SendOutcome::Retry(why, after) => (why, after),
             };
-            self.say(&why);
+            self.say(message.0, &why);
             let pause = after.unwrap_or(wait).min(PATIENCE);
             if Instant::now() + pause > deadline {
                 return false;
@@ -190,23 +250,23 @@ impl ExportSender {
     }
 
     /// Tries a message once more, until the end.
-    async fn deliver_last(&self, message: &Bytes) -> bool {
+    async fn deliver_last(&self, message: &(Signal, Bytes)) -> bool {
         let until = self.ends.borrow().unwrap_or_else(Instant::now);
-        let sent = timeout_at(until, self.transport.send(Signal::Metrics, message)).await;
+        let sent = timeout_at(until, self.transport.send(message.0, &message.1)).await;
         matches!(sent, Ok(SendOutcome::Accepted))
     }
 
-    async fn try_once(&self, message: &Bytes) -> SendOutcome {
-        let sent = self.transport.send(Signal::Metrics, message);
+    async fn try_once(&self, message: &(Signal, Bytes)) -> SendOutcome {
+        let sent = self.transport.send(message.0, &message.1);
         timeout(REQUEST_TIMEOUT, sent)
             .await
             .unwrap_or_else(|_| SendOutcome::Retry("no response in time".to_owned(), None))
     }
 
     /// Says in the log that the collector fails, once.
-    fn say(&mut self, why: &str) {
+    fn say(&mut self, signal: Signal, why: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            let signal = Signal::Metrics.name();
+            let signal = signal.name();
             warn!(
                 error = why,
                 signal,
@@ -336,7 +396,12 @@ mod tests {
         let bodies: Vec<_> = (0..4).map(|_| received.recv().unwrap().1).collect();
         assert_eq!((&bodies[0], &bodies[1]), (&bodies[1], &bodies[2]));
         wait_until("both have ended", || {
-            exporter.counters.counts() == ExportCounts { sent: 1, lost: 1 }
+            exporter.counters.counts()
+                == ExportCounts {
+                    sent: 1,
+                    lost: 1,
+                    ..ExportCounts::default()
+                }
         });
         exporter.finish();
     }
@@ -356,7 +421,10 @@ mod tests {
         exporter.finish();
         assert_eq!(
             exporter.counters.counts(),
-            ExportCounts { sent: 0, lost: 50 }
+            ExportCounts {
+                lost: 50,
+                ..ExportCounts::default()
+            }
         );
     }
 
@@ -370,7 +438,10 @@ mod tests {
         exporter.finish();
         assert_eq!(
             exporter.counters.counts(),
-            ExportCounts { sent: 5, lost: 0 }
+            ExportCounts {
+                sent: 5,
+                ..ExportCounts::default()
+            }
         );
         assert_eq!(received.try_iter().count(), 5);
     }

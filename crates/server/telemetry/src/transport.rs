@@ -24,7 +24,7 @@ pub enum OtlpProtocol {
 /// A collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpSettings {
-    /// Its URL. Over HTTP, `/v1/metrics` follows its path.
+    /// Its URL. Over HTTP, `/v1/metrics` or `/v1/traces` follows its path.
     pub endpoint: Uri,
     /// How it is spoken to.
     pub protocol: OtlpProtocol,
@@ -40,24 +40,28 @@ pub struct OtlpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Metrics,
+    Traces,
 }
 
 impl Signal {
     fn path(self) -> &'static str {
         match self {
             Self::Metrics => "/v1/metrics",
+            Self::Traces => "/v1/traces",
         }
     }
 
     fn method(self) -> &'static str {
         match self {
             Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+            Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
         }
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
+            Self::Traces => "traces",
         }
     }
 }

@@ -151,7 +151,7 @@ keys! {
         admin_tls: AdminTls,
         /// Whether requests are counted by site and location for metrics. By default they are if there is an `admin_listen` or `otlp`.
         metrics: Switch<SiteMetricKeys> = Switch::Off,
-        /// Pushes metrics to a collector by the OpenTelemetry protocol.
+        /// Pushes metrics and traces to a collector by the OpenTelemetry protocol.
         otlp: Otlp,
         /// How many of the last requests of each worker are kept in memory, with about 400 bytes each, so that `apus explain --id` can tell what
         /// happened to one of them. By default 1024 if there is an `admin_listen`, and none otherwise.
@@ -318,18 +318,35 @@ keys! {
 keys! {
     /// A collector of OpenTelemetry. What it does not accept is lost and counted (`apus_otlp_messages`), and holds up nobody.
     pub(super) struct Otlp {
-        /// Its URL, as `"http://127.0.0.1:4318"`. Over HTTP, `/v1/metrics` follows.
+        /// Its URL, as `"http://127.0.0.1:4318"`. Over HTTP, `/v1/metrics` and `/v1/traces` follow.
         endpoint [required]: WebUrl,
         /// How it is spoken to.
         protocol: OtlpProtocolName = OtlpProtocolName::HttpProtobuf,
         /// Fields of each request, as `{ Authorization = "Bearer ${TOKEN}" }`.
         headers: Map<FieldName, SecretText> = Map::default(),
-        /// The time between two messages, in seconds.
+        /// Whether metrics are pushed.
+        metrics: bool = true,
+        /// Whether requests have traces, whose spans are pushed.
+        traces: Switch<TraceKeys> = Switch::Off,
+        /// The time between two messages with metrics, in seconds.
         interval: Seconds<1, HOUR> = Seconds::new(60),
         /// What the server is called there (`service.name`).
         service_name: Text = Text("apus".to_owned()),
         /// Certificates of the authorities for the collector, PEM. By default those that the system trusts.
         ca: FilePath,
+    }
+}
+
+keys! {
+    /// Traces of requests (W3C Trace Context). Origins, PHP and handlers get `traceparent`; `$request_id` is the id of a trace that begins here.
+    pub(super) struct TraceKeys {
+        /// The share of traces that are pushed, in percent, of those that begin here. A trace that continues is pushed if its sampling flag says so.
+        percent: Int<0, 100> = Int(10),
+        /// Requests that take as long are pushed in any case, in seconds, as those with a status of 5xx and without a response are. 0: no request is slow.
+        slow: Seconds<0, HOUR> = Seconds::new(1),
+        /// Whether the traces of all clients continue. By default only those of `trusted_proxies` do: a client that may name a trace can
+        /// have its requests pushed, and write into the traces of others.
+        trust_clients: bool = false,
     }
 }
 

@@ -1,13 +1,13 @@
 //! The collector of metrics.
 
 use apus_client::ClientTlsSettings;
-use apus_http::Headers;
+use apus_http::{Headers, TraceSampling};
 use apus_telemetry::{OtlpProtocol, OtlpSettings};
 use http::Uri;
 
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
-use crate::plan::OtlpPlan;
+use crate::plan::{OtlpPlan, TracePlan};
 use crate::raw::{self, OtlpProtocolName};
 
 use super::upstream::trusting;
@@ -47,6 +47,19 @@ pub(super) fn plan(global: &raw::Global, reader: &mut ConfigReader<'_>) -> Optio
         Some(ca) => trusting(ca, ClientTlsSettings::new(""), reader)?.authorities,
         None => None,
     };
+    let traces = raw.traces.table(&raw.traces.span, reader);
+    let traces = traces.map(|keys: raw::TraceKeys| TracePlan {
+        sampling: TraceSampling::new(keys.percent.size() as f64 / 100.0)
+            .trust_clients(*keys.trust_clients),
+        slow: Some(keys.slow.0).filter(|slow| !slow.is_zero()),
+    });
+    if traces.is_none() && !*raw.metrics {
+        reader.report(Finding::error(
+            &raw.metrics.span,
+            "nothing is pushed",
+            "expected `traces` beside this, or no `otlp`",
+        ));
+    }
     // It was parsed when it was read.
     let endpoint: Uri = raw.endpoint.value.0.parse().ok()?;
     Some(OtlpPlan {
@@ -61,6 +74,7 @@ pub(super) fn plan(global: &raw::Global, reader: &mut ConfigReader<'_>) -> Optio
             authorities,
             resource: vec![("service.name".to_owned(), raw.service_name.value.0.clone())],
         },
-        interval: raw.interval.0,
+        interval: raw.metrics.then_some(raw.interval.0),
+        traces,
     })
 }

@@ -113,6 +113,14 @@ fn mistakes_of_the_collector_are_told_with_their_places() {
             ["set by the protocol", "apus.toml:2:45"],
         ),
         (
+            "otlp = { endpoint = \"https://a\", metrics = false }",
+            ["nothing is pushed", "apus.toml:2:44"],
+        ),
+        (
+            "otlp = { endpoint = \"https://a\", traces = { percent = 101 } }",
+            ["from 0 to 100", "apus.toml:2:55"],
+        ),
+        (
             "otlp = { endpoint = \"https://a\", ca = \"none.pem\" }",
             ["none.pem", "apus.toml:2:39"],
         ),
@@ -126,5 +134,6 @@ fn mistakes_of_the_collector_are_told_with_their_places() {
     let text = format!("[global]\notlp = {{ endpoint = \"http://a:4318\" }}\n{SITE}");
     let global = parse_in(folder.path(), &text).unwrap().global;
     assert_eq!(global.metrics.unwrap().max_sites, 100);
-    assert_eq!(global.otlp.unwrap().interval.as_secs(), 60);
+    let otlp = global.otlp.unwrap();
+    assert_eq!((otlp.interval.unwrap().as_secs(), otlp.traces), (60, None));
 }

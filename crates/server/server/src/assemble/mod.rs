@@ -24,6 +24,7 @@ use apus_sites::{
 use apus_transport::tls::Certificate;
 
 use crate::maintenance::MaintenanceSwitches;
+use crate::otlp_export::TRACED_RECORDS;
 use apus_access_log::AccessLogs;
 use apus_config as config;
 pub use origins::{OriginServices, groups};
@@ -95,7 +96,8 @@ pub fn assemble(
         counts_sites: plan.global.metrics.is_some(),
         records: resources
             .records
-            .with_capacity(plan.global.explained_requests),
+            .with_capacity(kept_records(plan))
+            .traced(traces(plan).map(|traces| traces.sampling)),
     };
     let sites = plan
         .sites
@@ -299,6 +301,19 @@ fn group(
         .map_err(io::Error::other)?;
     }
     Ok(group)
+}
+
+fn traces(plan: &config::ServerPlan) -> Option<config::TracePlan> {
+    plan.global.otlp.as_ref()?.traces
+}
+
+/// How many records each worker keeps.
+pub(crate) fn kept_records(plan: &config::ServerPlan) -> usize {
+    let explained = plan.global.explained_requests;
+    match traces(plan) {
+        Some(_) => explained.max(TRACED_RECORDS),
+        None => explained,
+    }
 }
 
 /// The memory for the static files of each location, so that a worker stays within its limit.

@@ -14,6 +14,7 @@ use tracing::{error, info};
 
 use super::ControlThread;
 use super::config_commands::ConfigChange;
+use crate::assemble::kept_records;
 use crate::cache_admin::{self, PurgeError};
 use crate::certificate_files;
 use crate::limit_admin;
@@ -127,7 +128,7 @@ impl ControlThread {
 
     /// What happened to a request, if it was one of these sites; null if nobody knows any more.
     fn explain_request(&self, id: &str, sites: Option<&[String]>) -> Result<Value, String> {
-        if self.loaded.config.global.explained_requests == 0 {
+        if kept_records(&self.loaded.config) == 0 {
             return Err(
                 "no requests are kept: `explain_requests` of `[global]` says how many are"
                     .to_owned(),
@@ -278,7 +279,7 @@ impl ControlThread {
 
     /// Hands the metrics to what pushes them, if there is a collector.
     pub(super) fn push_metrics(&self) {
-        if self.otlp.is_running() {
+        if self.otlp.pushes_metrics() {
             self.otlp.send(MetricsExport {
                 samples: self.metrics(),
                 started: self.started.time(),

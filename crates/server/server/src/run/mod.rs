@@ -33,6 +33,7 @@ use tracing::{error, info, warn};
 
 use crate::admin_server::AdminServer;
 use crate::application_log::ApplicationLog;
+use crate::assemble::kept_records;
 use crate::audit_log::AuditLog;
 use crate::ban_control::{BanControl, BanEvent};
 use crate::browser::open_in_browser;
@@ -45,7 +46,7 @@ use crate::glitch_control::GlitchControl;
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
 use crate::history_sampler::HistorySampler;
 use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
-use crate::otlp_export::OtlpExport;
+use crate::otlp_export::{OtlpEvent, OtlpExport};
 use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
 use crate::quota_control::QuotaControl;
 use crate::serve_error::ServeError;
@@ -236,8 +237,8 @@ enum ServerEvent {
     Bans(BanEvent),
     Quotas,
     WatchChange,
-    PushMetrics,
     SecondEnded,
+    Otlp(OtlpEvent),
     ControlRequest(ControlExchange),
 }
 
@@ -341,7 +342,7 @@ impl ControlThread {
             .apply(config.global.admin.as_ref())
             .map_err(|error| ServeError::start(error, &listening))?;
         let mut otlp = OtlpExport::default();
-        otlp.apply(config.global.otlp.as_ref())
+        otlp.apply(config.global.otlp.as_ref(), loader.records())
             .map_err(ServeError::Runtime)?;
         let urls: Vec<String> = engine
             .status()
@@ -442,7 +443,8 @@ impl ControlThread {
                 ServerEvent::Reload => {
                     let _ = self.reload("a signal").await;
                 }
-                ServerEvent::PushMetrics => self.push_metrics(),
+                ServerEvent::Otlp(OtlpEvent::Metrics) => self.push_metrics(),
+                ServerEvent::Otlp(OtlpEvent::Requests) => self.otlp.read(self.loader.records()),
                 ServerEvent::WatchChange => self.watch_change().await,
                 ServerEvent::ControlRequest(mut exchange) => {
                     let Some(response) = self.perform(exchange.request(), exchange.by()).await
@@ -473,7 +475,7 @@ impl ControlThread {
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
             event = self.bans.next() => ServerEvent::Bans(event),
             () = self.quotas.next() => ServerEvent::Quotas,
-            () = self.otlp.next() => ServerEvent::PushMetrics,
+            event = self.otlp.next() => ServerEvent::Otlp(event),
             _ = self.change_watch.tick(), if self.changes.trial.is_some() => ServerEvent::WatchChange,
             () = self.history.next() => ServerEvent::SecondEnded,
         }
@@ -675,11 +677,12 @@ impl ControlThread {
             Some(_) => self.loader.site_metrics().retain(sites),
             None => self.loader.site_metrics().retain([]),
         }
-        if let Err(error) = self.otlp.apply(loaded.config.global.otlp.as_ref()) {
+        let otlp = loaded.config.global.otlp.as_ref();
+        if let Err(error) = self.otlp.apply(otlp, self.loader.records()) {
             warnings += &format!("metrics are pushed as before: {error}\n");
         }
         self.loaded.texts = texts(self.loader.source(), &loaded.warnings);
-        if loaded.config.global.explained_requests == 0 {
+        if kept_records(&loaded.config) == 0 {
             self.loader.records().clear();
         }
         self.loaded.config = loaded.config;
@@ -769,6 +772,7 @@ impl ControlThread {
             () = self.signals.stop.next() => {}
         }
         self.push_metrics();
+        self.otlp.read(self.loader.records());
         self.otlp.finish().await;
         self.bans.finish().await;
         self.quotas.finish().await;

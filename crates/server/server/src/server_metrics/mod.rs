@@ -39,6 +39,11 @@ static OTLP_MESSAGES: MetricDefinition = MetricDefinition::counter(
     "Messages for the collector of OpenTelemetry that it accepted, and that were lost.",
 )
 .labels(&["result"]);
+static TRACED: MetricDefinition = MetricDefinition::counter(
+    "apus_traced_requests",
+    "Requests whose spans the collector of OpenTelemetry accepted, and whose spans were lost, also because their records gave way to newer ones.",
+)
+.labels(&["result"]);
 static EXPIRY: MetricDefinition = MetricDefinition::gauge(
     "apus_certificate_expiry_timestamp",
     "When a certificate that the server orders expires, in seconds since 1970.",
@@ -67,6 +72,7 @@ static OWN: &[&MetricDefinition] = &[
     &RELOAD_FAILING,
     &LOG_LINES,
     &OTLP_MESSAGES,
+    &TRACED,
     &EXPIRY,
     &FILE_EXPIRY,
     &FAILURES,
@@ -117,6 +123,9 @@ pub(crate) fn add_otlp(counts: ExportCounts, samples: &mut MetricSamples) {
     let messages = samples.of(&OTLP_MESSAGES);
     messages.add(["sent".into()], counts.sent);
     messages.add(["lost".into()], counts.lost);
+    let requests = samples.of(&TRACED);
+    requests.add(["sent".into()], counts.traced);
+    requests.add(["lost".into()], counts.untraced);
 }
 
 /// Adds the certificates that the server orders.

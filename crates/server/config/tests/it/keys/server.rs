@@ -89,6 +89,31 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "otlp = { endpoint = \"http://127.0.0.1:4318\", interval = 10 }",
     ),
     (
+        "global.otlp.metrics",
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = true }",
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = true, metrics = false }",
+    ),
+    (
+        "global.otlp.traces",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = true }",
+    ),
+    (
+        "global.otlp.traces.percent",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = { percent = 50 } }",
+    ),
+    (
+        "global.otlp.traces.slow",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = { slow = 5 } }",
+    ),
+    (
+        "global.otlp.traces.trust_clients",
+        OTLP,
+        "otlp = { endpoint = \"http://127.0.0.1:4318\", traces = { trust_clients = true } }",
+    ),
+    (
         "global.otlp.service_name",
         OTLP,
         "otlp = { endpoint = \"http://127.0.0.1:4318\", service_name = \"edge\" }",
