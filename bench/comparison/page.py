@@ -35,6 +35,7 @@ TABLES = (
     Table("Files over HTTP/3", of_files("http3"), ("nginx", "quinn")),
     Table("Proxy and cache", of_files("proxies", "downloads", "queues"), ("nginx", "haproxy", "varnish", "floor")),
     Table("Rules and limits", of_files("limits"), ("without", "nginx", "haproxy")),
+    Table("What it costs to observe requests", of_files("observation"), ("without", "records", "traces")),
     Table("PHP", of_files("php"), ("nginx", "nginx-keepalive", "floor"),
           columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
     Table("Frameworks", of_files("frameworks", "frameworks-page"),
