@@ -205,6 +205,13 @@ impl RequestRecords {
     }
 }
 
+/// None are kept.
+impl Default for RequestRecords {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl fmt::Debug for RequestRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestRecords")

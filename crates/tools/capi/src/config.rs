@@ -138,6 +138,7 @@ fn engine_plan(plan: &ServerPlan, shared: &ConfigState) -> Result<EnginePlan, Ca
         rule_counters: &shared.rule_counters,
         traffic: &TrafficWatch::default(),
         metrics: &SiteMetrics::default(),
+        records: &Default::default(),
     };
     let engine = assemble(plan, resources).map_err(failed)?;
     if !plan.upstreams.is_empty() {
