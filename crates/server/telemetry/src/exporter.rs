@@ -10,7 +10,7 @@ use apus_http::RequestReport;
 use bytes::Bytes;
 use prost::Message;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
 use crate::metrics::MetricsExport;
@@ -180,6 +180,18 @@ impl Exporter {
     }
 }
 
+/// Waits for the time up to which the last messages are tried.
+async fn end_of(mut ends: watch::Receiver<Option<Instant>>) {
+    let until = match ends.wait_for(Option::is_some).await {
+        Ok(until) => *until,
+        Err(_) => None,
+    };
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What the thread has.
 struct ExportSender {
     transport: OtlpTransport,
@@ -194,16 +206,7 @@ impl ExportSender {
     async fn run(mut self, mut exports: mpsc::Receiver<Export>) {
         while let Some(export) = exports.recv().await {
             let message = (export.signal(), self.encode(&export));
-            let mut ends = self.ends.clone();
-            let sent = tokio::select! {
-                biased;
-                _ = ends.wait_for(Option::is_some) => None,
-                sent = self.deliver(&message, Instant::now() + PATIENCE) => Some(sent),
-            };
-            let is_sent = match sent {
-                Some(is_sent) => is_sent,
-                None => self.deliver_last(&message).await,
-            };
+            let is_sent = self.deliver(&message).await;
             self.counters.count(is_sent, export.requests());
         }
     }
@@ -222,11 +225,17 @@ impl ExportSender {
         }
     }
 
-    /// Sends a message until the deadline; whether the collector accepted it.
-    async fn deliver(&mut self, message: &(Signal, Bytes), deadline: Instant) -> bool {
+    /// Sends a message, as long as that is worth it; whether the collector accepted it.
+    async fn deliver(&mut self, message: &(Signal, Bytes)) -> bool {
+        let deadline = Instant::now() + PATIENCE;
         let mut wait = FIRST_WAIT;
         loop {
-            let (why, after) = match self.try_once(message).await {
+            // A request that is under way is not repeated at the end: the collector may have it.
+            let sent = tokio::select! {
+                sent = self.try_once(message) => sent,
+                () = end_of(self.ends.clone()) => return false,
+            };
+            let (why, after) = match sent {
                 SendOutcome::Accepted => {
                     if std::mem::take(&mut self.is_failing) {
                         info!("the collector of OTLP accepts what is sent again");
@@ -241,19 +250,18 @@ impl ExportSender {
             };
             self.say(message.0, &why);
             let pause = after.unwrap_or(wait).min(PATIENCE);
-            if Instant::now() + pause > deadline {
+            let ends = *self.ends.borrow();
+            if Instant::now() + pause > ends.unwrap_or(deadline) {
                 return false;
             }
-            sleep(pause).await;
+            let mut ended = self.ends.clone();
+            tokio::select! {
+                () = sleep(pause) => {}
+                // Once more at the end, and then no more.
+                _ = ended.wait_for(Option::is_some), if ends.is_none() => {}
+            }
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-    }
-
-    /// Tries a message once more, until the end.
-    async fn deliver_last(&self, message: &(Signal, Bytes)) -> bool {
-        let until = self.ends.borrow().unwrap_or_else(Instant::now);
-        let sent = timeout_at(until, self.transport.send(message.0, &message.1)).await;
-        matches!(sent, Ok(SendOutcome::Accepted))
     }
 
     async fn try_once(&self, message: &(Signal, Bytes)) -> SendOutcome {

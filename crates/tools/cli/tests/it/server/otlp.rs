@@ -252,7 +252,7 @@ fn a_trusted_proxy_continues_its_trace_and_says_whether_it_is_sampled() {
 
 #[test]
 fn what_fails_is_traced_in_any_case() {
-    let (home, mut apus, _origin, received) = traced("{ percent = 0 }", "");
+    let (home, mut apus, _origin, received) = traced("{ percent = 0, slow = 0 }", "");
     for _ in 0..5 {
         send(&apus, "/fine", "");
     }
