@@ -29,13 +29,15 @@ struct ServerService(Rc<dyn Service>);
 impl Service for ServerService {
     fn call(&self, request: Request) -> ResponseFuture {
         let format = request.error_format().unwrap_or(DEFAULT_FORMAT);
+        let language = request.error_page_language();
         let future = match request.plain_path() {
             Ok(_) => self.0.call(request),
             Err(_) => Response::new(request.invalid_path_status()).into(),
         };
         future.map(move |mut response| {
             if lacks_body(&response) {
-                write_body(&mut response, format, ErrorDetails::default());
+                let details = ErrorDetails::in_language(language);
+                write_body(&mut response, format, details);
             }
             response
         })

@@ -10,6 +10,7 @@ use std::time::Instant;
 use http::{Method, StatusCode, Version};
 
 use crate::client::ForwardedInfo;
+use crate::fields::PageLanguage;
 use crate::path::{self, InvalidPath, PathForms};
 use crate::request_id::RequestNumber;
 use crate::request_record::{RequestEvent, RequestRecord};
@@ -395,6 +396,12 @@ impl Request {
             self.error_format.set(Some(preferred));
             preferred
         })
+    }
+
+    /// The language of the error page for a client that prefers HTML; `None` for others, for whom `Accept-Language` is not read.
+    pub fn error_page_language(&self) -> Option<PageLanguage> {
+        (self.error_format() == Some(ErrorFormat::Html))
+            .then(|| PageLanguage::preferred(&self.head.headers))
     }
 
     /// What a router noted for this request by [`Request::set_routed`]. It is forgotten when the method, the path or the

@@ -1,4 +1,4 @@
-//! A listing of a folder, as an HTML page or JSON.
+//! A listing of a folder, as an HTML page in English or Chinese, or as JSON.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, UNIX_EPOCH};
 
-use apus_http::fields::{accept, http_date_text};
+use apus_http::fields::{PageLanguage, accept, http_date_text};
 use apus_http::{HeaderValue, Request, Response, StatusCode, escape_html, header};
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
@@ -40,11 +40,45 @@ enum ListingColumn {
     Modified,
 }
 
-const COLUMNS: [(ListingColumn, &str, &str); 3] = [
-    (ListingColumn::Name, "name", "Name"),
-    (ListingColumn::Size, "size", "Size"),
-    (ListingColumn::Modified, "modified", "Modified (UTC)"),
+const COLUMNS: [(ListingColumn, &str); 3] = [
+    (ListingColumn::Name, "name"),
+    (ListingColumn::Size, "size"),
+    (ListingColumn::Modified, "modified"),
 ];
+
+/// The texts of a page.
+struct ListingTexts {
+    /// The names of the columns, in the order of [`COLUMNS`].
+    columns: [&'static str; 3],
+    /// One folder, and several.
+    folders: [&'static str; 2],
+    files: [&'static str; 2],
+    parent: &'static str,
+    top: &'static str,
+    empty: &'static str,
+    /// Around the number of entries that are shown.
+    cut: [&'static str; 2],
+}
+
+const ENGLISH: ListingTexts = ListingTexts {
+    columns: ["Name", "Size", "Modified (UTC)"],
+    folders: ["folder", "folders"],
+    files: ["file", "files"],
+    parent: "Parent folder",
+    top: "Top",
+    empty: "Nothing here yet.",
+    cut: ["Only ", " of the names in this folder are shown."],
+};
+
+const CHINESE: ListingTexts = ListingTexts {
+    columns: ["名称", "大小", "修改时间 (UTC)"],
+    folders: ["个文件夹"; 2],
+    files: ["个文件"; 2],
+    parent: "上级文件夹",
+    top: "顶层",
+    empty: "这里还没有内容。",
+    cut: ["只显示此文件夹中的 ", " 个名称。"],
+};
 
 impl ListingOrder {
     /// Parses `sort=size&order=desc`; other values are ignored.
@@ -53,8 +87,8 @@ impl ListingOrder {
         for (key, value) in pairs(query) {
             match key {
                 "sort" => {
-                    let column = COLUMNS.iter().find(|(_, name, _)| *name == value);
-                    order.column = column.map_or(order.column, |(column, _, _)| *column);
+                    let column = COLUMNS.iter().find(|(_, name)| *name == value);
+                    order.column = column.map_or(order.column, |(column, _)| *column);
                 }
                 "order" => order.is_descending = value == "desc",
                 _ => {}
@@ -67,36 +101,41 @@ impl ListingOrder {
 /// The format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListingFormat {
-    Html,
+    Html(PageLanguage),
     Json,
 }
 
 impl ListingFormat {
-    /// From `?format=json`, else from `Accept`.
+    /// From `?format=json`, else from `Accept`; the language from `Accept-Language`.
     pub(crate) fn of(request: &Request) -> Self {
+        let html = || Self::Html(PageLanguage::preferred(request.headers()));
         for pair in pairs(request.query()) {
             match pair {
                 ("format", "json") => return Self::Json,
-                ("format", "html") => return Self::Html,
+                ("format", "html") => return html(),
                 _ => {}
             }
         }
         let offered = ["text/html", "application/json"];
         match accept::choose(request.headers(), &offered) {
             Some("application/json") => Self::Json,
-            _ => Self::Html,
+            _ => html(),
         }
     }
 
     /// The response with a listing.
     pub(crate) fn respond(self, text: String) -> Response {
         let media_type = HeaderValue::from_static(match self {
-            Self::Html => "text/html; charset=utf-8",
+            Self::Html(_) => "text/html; charset=utf-8",
             Self::Json => "application/json",
+        });
+        let vary = HeaderValue::from_static(match self {
+            Self::Html(_) => "accept, accept-language",
+            Self::Json => "accept",
         });
         Response::new(StatusCode::OK)
             .with_header(&header::CONTENT_TYPE, &media_type)
-            .with_header(&header::VARY, &HeaderValue::from_static("accept"))
+            .with_header(&header::VARY, &vary)
             .with_header(
                 &header::CACHE_CONTROL,
                 &HeaderValue::from_static("no-cache"),
@@ -227,7 +266,7 @@ pub(crate) fn write(
 ) -> String {
     listing.entries.sort_by(|one, two| compare(one, two, order));
     match format {
-        ListingFormat::Html => html(&listing, path, order),
+        ListingFormat::Html(language) => html(&listing, path, (order, language)),
         ListingFormat::Json => json(&listing, path),
     }
 }
@@ -327,7 +366,7 @@ fn href(entry: &ListingEntry) -> String {
     href
 }
 
-fn html(listing: &Listing, path: &[u8], order: ListingOrder) -> String {
+fn html(listing: &Listing, path: &[u8], view: (ListingOrder, PageLanguage)) -> String {
     let mut page = String::with_capacity(
         listing
             .entries
@@ -338,7 +377,7 @@ fn html(listing: &Listing, path: &[u8], order: ListingOrder) -> String {
             .saturating_add(2048),
     );
     // Writing to a string does not fail.
-    let _ = write_html(&mut page, listing, path, order);
+    let _ = write_html(&mut page, listing, path, view);
     page
 }
 
@@ -346,17 +385,22 @@ fn write_html(
     page: &mut String,
     listing: &Listing,
     path: &[u8],
-    order: ListingOrder,
+    (order, language): (ListingOrder, PageLanguage),
 ) -> std::fmt::Result {
+    let texts = match language {
+        PageLanguage::English => &ENGLISH,
+        PageLanguage::Chinese => &CHINESE,
+    };
+    let tag = language.tag();
     let title = escape_html(&String::from_utf8_lossy(path));
     write!(
         page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"{tag}\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{ICONS}<main>\n"
     )?;
-    write_breadcrumbs(page, path)?;
+    write_breadcrumbs(page, path, texts)?;
     let folders = listing
         .entries
         .iter()
@@ -370,12 +414,13 @@ fn write_html(
     writeln!(
         page,
         "<p class=\"summary\">{folders} {} · {files} {} · {}</p>",
-        if folders == 1 { "folder" } else { "folders" },
-        if files == 1 { "file" } else { "files" },
+        counted(folders, texts.folders),
+        counted(files, texts.files),
         size(bytes)
     )?;
     page.push_str("<table>\n<thead>\n<tr>");
-    for (column, name, label) in COLUMNS {
+    for ((column, name), label) in COLUMNS.iter().zip(texts.columns) {
+        let column = *column;
         let is_current = column == order.column;
         let (sort, arrow) = match (is_current, order.is_descending) {
             (false, _) => ("none", ""),
@@ -396,11 +441,13 @@ fn write_html(
     }
     page.push_str("</tr>\n</thead>\n<tbody>\n");
     if path != b"/" {
-        page.push_str(
+        writeln!(
+            page,
             "<tr><td class=\"name\"><a href=\"../\"><svg class=\"icon up\" aria-hidden=\"true\">\
-             <use href=\"#up\"/></svg>Parent folder</a></td>\
-             <td class=\"size\"></td><td class=\"modified\"></td></tr>\n",
-        );
+             <use href=\"#up\"/></svg>{}</a></td>\
+             <td class=\"size\"></td><td class=\"modified\"></td></tr>",
+            texts.parent
+        )?;
     }
     for entry in &listing.entries {
         let icon = icon(entry);
@@ -423,21 +470,24 @@ fn write_html(
     }
     page.push_str("</tbody>\n</table>\n");
     if listing.entries.is_empty() {
-        page.push_str("<p class=\"empty\">Nothing here yet.</p>\n");
+        writeln!(page, "<p class=\"empty\">{}</p>", texts.empty)?;
     }
     if listing.is_cut {
-        writeln!(
-            page,
-            "<p class=\"empty\">Only {MAX_ENTRIES} of the names in this folder are shown.</p>"
-        )?;
+        let [before, behind] = texts.cut;
+        writeln!(page, "<p class=\"empty\">{before}{MAX_ENTRIES}{behind}</p>")?;
     }
     page.push_str("</main>\n</body>\n</html>\n");
     Ok(())
 }
 
+/// The form of a word for this number of things.
+fn counted(count: usize, [one, several]: [&'static str; 2]) -> &'static str {
+    if count == 1 { one } else { several }
+}
+
 /// Links to each folder on the path.
-fn write_breadcrumbs(page: &mut String, path: &[u8]) -> std::fmt::Result {
-    page.push_str("<h1><a href=\"/\" title=\"Top\">⌂</a>");
+fn write_breadcrumbs(page: &mut String, path: &[u8], texts: &ListingTexts) -> std::fmt::Result {
+    write!(page, "<h1><a href=\"/\" title=\"{}\">⌂</a>", texts.top)?;
     let trimmed = path.strip_suffix(b"/").unwrap_or(path);
     let mut end = 0_usize;
     for segment in trimmed.split(|byte| *byte == b'/').skip(1) {

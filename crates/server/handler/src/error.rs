@@ -168,6 +168,8 @@ impl<'a> From<&'a mut ErrorDescription> for ErrorDetails<'a> {
             title: description.title.as_deref(),
             detail: description.detail.as_deref(),
             members: std::mem::take(&mut description.members),
+            // An error of an application has its own texts; the default page of others is made where the request is known.
+            language: None,
         }
     }
 }

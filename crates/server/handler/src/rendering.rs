@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error_page::{DEFAULT_FORMAT, ErrorDetails, lacks_body};
+use apus_http::fields::PageLanguage;
 use apus_http::{Request, Response};
 
 use crate::error::{Error, ErrorFormat, ErrorTemplate};
@@ -55,6 +56,8 @@ pub struct Rendering {
     chosen: Option<ErrorFormat>,
     /// The format that the client prefers, where the application chose none.
     preferred: Option<ErrorFormat>,
+    /// The language of the default page, for a client that prefers HTML.
+    language: Option<PageLanguage>,
     is_deferred: bool,
     on_error: Option<Arc<OnError>>,
 }
@@ -72,6 +75,7 @@ impl Rendering {
                 Some(_) => None,
                 None => request.error_format(),
             },
+            language: request.error_page_language(),
             is_deferred: rules.is_deferred,
             on_error: rules.on_error.clone(),
         }
@@ -82,6 +86,7 @@ impl Rendering {
         Self {
             chosen: None,
             preferred,
+            language: None,
             is_deferred: false,
             on_error: None,
         }
@@ -143,7 +148,8 @@ impl Rendering {
         let mut response = self.apply(response);
         if lacks_body(&response) {
             let format = self.format_or(DEFAULT_FORMAT);
-            crate::error_page::write_body(&mut response, format, ErrorDetails::default());
+            let details = ErrorDetails::in_language(self.language);
+            crate::error_page::write_body(&mut response, format, details);
         }
         response
     }

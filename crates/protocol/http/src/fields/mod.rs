@@ -2,6 +2,7 @@
 
 pub mod accept;
 mod accept_encoding;
+mod accept_language;
 mod age;
 mod cache_control;
 mod cache_status;
@@ -18,6 +19,7 @@ mod surrogate_key;
 mod vary;
 
 pub use accept_encoding::{AcceptEncoding, Coding};
+pub use accept_language::PageLanguage;
 pub use age::age;
 pub use cache_control::{
     DeltaSeconds, DirectiveScope, MaxStale, RequestDirectives, ResponseDirectives,

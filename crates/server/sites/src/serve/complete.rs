@@ -291,7 +291,11 @@ impl SiteState {
 
 fn write_default_page(response: &mut Response, context: &RequestState) {
     let format = context.error_format.unwrap_or(DEFAULT_FORMAT);
-    error_page::write_body(response, format, ErrorDetails::default());
+    error_page::write_body(
+        response,
+        format,
+        ErrorDetails::in_language(context.language),
+    );
 }
 
 /// Gives an error response a file as its body.

@@ -30,6 +30,7 @@ impl SiteState {
             }),
             client: request.client().ip,
             error_format: request.error_format(),
+            language: request.error_page_language(),
             is_secure: request.is_secure(),
             observation: self.observe(&request),
             count,

@@ -26,6 +26,7 @@ use apus_files::FilesOutcome;
 use apus_handler::error_page::error_page;
 use apus_handler::panic::poll_caught;
 use apus_handler::rendering::ErrorRules;
+use apus_http::fields::PageLanguage;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_http::{
     ErrorFormat, RemoteUserSlot, Request, Response, ResponseCount, ResponseFuture, RouteInfo,
@@ -108,6 +109,8 @@ struct RequestState {
     client: Option<IpAddr>,
     /// The format of errors that the client prefers.
     error_format: Option<ErrorFormat>,
+    /// The language of the default error page, for a client that prefers HTML.
+    language: Option<PageLanguage>,
     is_secure: bool,
     observation: Option<RequestObservation>,
     count: Option<ResponseCount>,
@@ -273,6 +276,7 @@ impl Service for SiteService {
             route: (site.spare_routes).begin(|route| route.redirect_copy.set(redirect_copy)),
             client: counted_client(&request),
             error_format: request.error_format(),
+            language: request.error_page_language(),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
             count,

@@ -20,7 +20,7 @@ async fn lists_folders_as_html() {
     fs::write(site.folder.path().join("outside"), "").unwrap();
     let got = site.get("/docs/").await;
     assert_eq!(got.header("content-type"), Some("text/html; charset=utf-8"));
-    assert_eq!(got.header("vary"), Some("accept"));
+    assert_eq!(got.header("vary"), Some("accept, accept-language"));
     let page = got.text();
     for part in [
         "<title>/docs/</title>",
@@ -43,6 +43,27 @@ async fn lists_folders_as_html() {
     let sorted = site.get("/docs/?sort=size&order=desc").await;
     assert!(position(sorted.text(), "./b.txt") < position(sorted.text(), "./a&amp;"));
     assert_eq!(site.get("/docs").await.status, 301);
+}
+
+#[tokio::test]
+async fn a_listing_is_in_the_language_of_the_client() {
+    let site = site(&[("a/b", "1"), ("c/d", "")], |files| files.listing(true));
+    let chinese = [("accept-language", "zh-CN, en;q=0.5")];
+    let got = site.get_with("/a/", &chinese).await;
+    assert_eq!(got.header("vary"), Some("accept, accept-language"));
+    for part in [
+        "<html lang=\"zh-Hans\">",
+        "0 个文件夹 · 1 个文件 · 1 B",
+        "上级文件夹",
+        "修改时间",
+    ] {
+        assert!(got.text().contains(part), "{part} in {}", got.text());
+    }
+    let english = site.get_with("/a/", &[("accept-language", "de")]).await;
+    assert!(english.text().contains("<html lang=\"en\">"));
+    let program = [("accept", "application/json"), chinese[0]];
+    let json = site.get_with("/a/", &program).await;
+    assert_eq!(json.header("vary"), Some("accept"));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod maintenance;
 mod maps;
 mod otlp;
 mod own_files;
+mod own_pages;
 mod privileges;
 mod recipes;
 mod request_facts;
