@@ -198,17 +198,27 @@ struct LocationReading {
 }
 
 impl SiteMetrics {
-    /// Forgets the sites that are not there any more.
+    /// Forgets the sites that are not there any more. What readers know of their requests is told as that of others from then on, so that no
+    /// sum over all sites falls.
     pub fn retain<'a>(&self, sites: impl IntoIterator<Item = &'a str>) {
         let sites: HashSet<&str> = sites.into_iter().collect();
         let state = &mut *self.state();
         let other = &mut state.other;
         state.sites.retain(|name, series| {
-            let stays = sites.contains(&**name);
-            if !stays && series.before.is_none() && series.was_other {
-                other.add(&series.read());
+            if sites.contains(&**name) {
+                return true;
             }
-            stays
+            let mut reading = series.read();
+            match &series.before {
+                Some(before) => {
+                    // What it had before it got series is among the others already.
+                    reading.subtract(before);
+                    other.add(&reading);
+                }
+                None if series.was_other => other.add(&reading),
+                None => {}
+            }
+            false
         });
         other.in_flight = 0;
         other.locations.clear();
@@ -892,13 +902,18 @@ mod tests {
         assert_eq!(value(&second, "apus_http_requests_total{"), 30.0);
         assert_eq!(value(&second, "apus_http_requests_total{site=\"s0\""), 4.0);
         let others = value(&second, "apus_http_requests_total{site=\"other\"");
+        let times = "apus_http_request_duration_seconds_count{";
+        assert_eq!(value(&second, times), 30.0);
         serve(&workers[7], &[200; 2]);
         metrics.retain(["s1", "s7", "s9"]);
         let third = text(&metrics, 3);
         assert_eq!(
             value(&third, "apus_http_requests_total{site=\"other\""),
-            others
+            others + 4.0,
+            "s0 is another site now"
         );
+        assert_eq!(value(&third, "apus_http_requests_total{"), 32.0);
+        assert_eq!(value(&third, times), 32.0);
         assert_eq!(
             value(&third, "apus_http_requests_total{site=\"s7\""),
             2.0,

@@ -377,6 +377,43 @@ fn a_reload_turns_the_address_on_elsewhere_and_off_and_keeps_it_after_mistakes()
 }
 
 #[test]
+fn no_sum_over_sites_falls_when_a_reload_removes_one() {
+    let home = Home::new();
+    let [first, second, admin] = [free_port(), free_port(), free_port()];
+    let write = |sites: &[(&str, u16)]| {
+        let sites = sites.iter().map(|(name, port)| {
+            format!(
+                "[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nroot = \"site\"\n"
+            )
+        });
+        home.write(
+            "apus.toml",
+            format!(
+                "[global]\ncontrol_socket = \"control.sock\"\nadmin_listen = \"127.0.0.1:{admin}\"\n{}",
+                sites.collect::<String>()
+            ),
+        );
+    };
+    write(&[("a", first), ("b", second)]);
+    let _apus = home.serve(&["apus.toml"]);
+    for (port, requests) in [(first, 2), (second, 3)] {
+        for _ in 0..requests {
+            assert_eq!(get(local(port), "/").status, 200);
+        }
+    }
+    let admin = local(admin);
+    wait_for(admin, "apus_http_requests_total{site=\"b\"", 3.0);
+    wait_for(admin, "apus_http_requests_total{", 5.0);
+    write(&[("a", first)]);
+    home.expect(&["reload", "--socket", "control.sock"], 0);
+    let text = metrics(admin);
+    assert_eq!(value(&text, "apus_http_requests_total{site=\"other\""), 3.0);
+    assert_eq!(value(&text, "apus_http_requests_total{"), 5.0);
+    assert_eq!(get(local(first), "/").status, 200);
+    wait_for(admin, "apus_http_requests_total{", 6.0);
+}
+
+#[test]
 fn the_operator_is_served_when_the_connections_of_the_sites_are_used_up() {
     let home = Home::new();
     let (apus, admin, _) = serve(&home, "max_connections = 4");
