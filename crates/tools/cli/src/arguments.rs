@@ -115,7 +115,7 @@ Examples:
     Status(StatusArguments),
     /// Show on a terminal what the running server does, with keys for what to do about it
     ///
-    /// Sites, clients, paths, nodes of upstream groups and bans, every two seconds. Keys sort a table, drain a node, ban a client and purge
+    /// Sites, clients, paths, nodes of upstream groups, bans and the last errors, every two seconds. Keys sort a table, drain a node, ban a client and purge
     /// what is stored of a site, each with a question first. `apus status --top` prints the busiest without a terminal.
     #[command(after_long_help = "\
 Examples:

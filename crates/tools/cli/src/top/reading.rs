@@ -6,12 +6,13 @@ use serde_json::Value;
 use crate::arguments::RunningServer;
 use crate::{CommandError, send};
 
-/// The status, what was counted of requests, and the bans.
+/// The status, what was counted of requests, the bans, and the last lines of the log.
 #[derive(Clone, Debug)]
 pub(super) struct TopReading {
     pub(super) status: Value,
     pub(super) traffic: Value,
     pub(super) bans: Value,
+    pub(super) errors: Value,
 }
 
 impl TopReading {
@@ -29,6 +30,7 @@ impl TopReading {
             })?,
             // An application has none.
             bans: ask(&ControlRequest::BanList).unwrap_or_default(),
+            errors: ask(&ControlRequest::Errors { sites: None }).unwrap_or_default(),
         })
     }
 

@@ -93,8 +93,8 @@ impl TopScreen {
             KeyCode::Char(' ') => return TopEffect::Read,
             KeyCode::Tab | KeyCode::Right => self.turn(1),
             KeyCode::BackTab | KeyCode::Left => self.turn(TopTable::ALL.len() - 1),
-            KeyCode::Char(digit @ '1'..='5') => {
-                let tables = "12345".chars().zip(TopTable::ALL);
+            KeyCode::Char(digit @ '1'..='6') => {
+                let tables = "123456".chars().zip(TopTable::ALL);
                 if let Some((_, table)) = tables.into_iter().find(|(key, _)| *key == digit) {
                     self.show(table);
                 }
@@ -280,6 +280,7 @@ impl TopScreen {
             let nothing = match self.table {
                 TopTable::Nodes => "the configuration has no groups of origins",
                 TopTable::Bans => "nobody is banned",
+                TopTable::Errors => "the log has no warnings and errors",
                 _ => "no requests yet",
             };
             return frame.render_widget(Paragraph::new(nothing.dim()), area);
@@ -386,6 +387,7 @@ mod tests {
                 "paths": [counted(json!({ "site": "shop", "path": "/a\u{1b}[2J\u{202e}" }), requests, 1)],
                 "upstream_nodes": [],
             }),
+            errors: json!({ "errors": [{ "time": 0.0, "level": "WARN", "site": "shop", "message": "tried another origin\u{1b}[2J", "fields": { "cause": "refused" } }] }),
             bans: json!({ "bans": [{ "network": "198.51.100.0/24", "reason": "scans", "seconds_left": 90, "times": 1 }] }),
         }
     }
@@ -415,7 +417,7 @@ mod tests {
             "20/s  7 connections  40.0 KB/s sent",
             "5xx 0.7%",
             "1 of 2 nodes of shop/app are out",
-            " 1 sites  2 clients  3 paths  4 nodes  5 bans ",
+            " 1 sites  2 clients  3 paths  4 nodes  5 bans  6 errors ",
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
@@ -433,6 +435,7 @@ mod tests {
             ('3', [r"/a\u{1b}[2J\u{202e}", "shop", "requests▼"]),
             ('4', ["out, its checks fail", "status 503", "4.3 ms"]),
             ('5', ["198.51.100.0/24", "scans", "in 1 min 30 s"]),
+            ('6', ["WARN", r"origin\u{1b}[2J cause=refused", "shop"]),
         ] {
             screen.press(KeyEvent::from(KeyCode::Char(key)));
             let text = shown(&screen, 120, 20);

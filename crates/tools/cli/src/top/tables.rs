@@ -1,5 +1,7 @@
 //! The tables of `apus top`: their columns, and the rows that are made of a reading.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use apus_bench::format_rate;
 use apus_server::control::{ControlRequest, NodeChange, PurgeScope};
 use ratatui::style::Color;
@@ -20,6 +22,7 @@ pub(super) enum TopTable {
     Paths,
     Nodes,
     Bans,
+    Errors,
 }
 
 /// A row: what it shows, by what it is sorted, and what it is about.
@@ -39,7 +42,7 @@ pub(super) struct TopRow {
 enum RowSubject {
     Site(String),
     Client(String),
-    Path,
+    Nothing,
     Node { group: String, node: String },
     Ban(String),
 }
@@ -52,12 +55,13 @@ pub(super) struct TopQuestion {
 }
 
 impl TopTable {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Sites,
         Self::Clients,
         Self::Paths,
         Self::Nodes,
         Self::Bans,
+        Self::Errors,
     ];
 
     pub(super) fn title(self) -> &'static str {
@@ -67,6 +71,7 @@ impl TopTable {
             Self::Paths => "paths",
             Self::Nodes => "nodes",
             Self::Bans => "bans",
+            Self::Errors => "errors",
         }
     }
 
@@ -91,6 +96,7 @@ impl TopTable {
                 "latency",
             ],
             Self::Bans => &["network", "reason", "times", "ends"],
+            Self::Errors => &["level", "site", "message", "ago"],
         }
     }
 
@@ -99,6 +105,7 @@ impl TopTable {
         match self {
             Self::Sites | Self::Clients => 1,
             Self::Paths | Self::Bans => 2,
+            Self::Errors => 3,
             Self::Nodes => 4,
         }
     }
@@ -108,7 +115,7 @@ impl TopTable {
         match self {
             Self::Sites => "p purge",
             Self::Clients => "b ban",
-            Self::Paths => "",
+            Self::Paths | Self::Errors => "",
             Self::Nodes => "d drain  u up  x down",
             Self::Bans => "r remove",
         }
@@ -135,6 +142,7 @@ impl TopTable {
                     .collect()
             }
             Self::Bans => items(&now.bans, "bans").map(ban_row).collect(),
+            Self::Errors => items(&now.errors, "errors").map(error_row).collect(),
         }
     }
 
@@ -184,7 +192,7 @@ impl TopTable {
             subject: match self {
                 Self::Sites => RowSubject::Site(name.to_owned()),
                 Self::Clients => RowSubject::Client(name.to_owned()),
-                _ => RowSubject::Path,
+                _ => RowSubject::Nothing,
             },
         }
     }
@@ -266,6 +274,32 @@ fn ban_row(ban: &Value) -> TopRow {
         ],
         colour: None,
         subject: RowSubject::Ban(network.to_owned()),
+    }
+}
+
+/// A line of the server's log, with its fields.
+fn error_row(line: &Value) -> TopRow {
+    let time = number(line, "time");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ago = (now.unwrap_or_default().as_secs_f64() - time).max(0.0);
+    let fields = line.get("fields").and_then(Value::as_object);
+    let fields = fields.into_iter().flatten().map(|(name, value)| {
+        let shown = value.as_str().map(str::to_owned);
+        format!(" {name}={}", shown.unwrap_or_else(|| value.to_string()))
+    });
+    let said = text(line, "message").to_owned() + &fields.collect::<String>();
+    TopRow {
+        key: format!("{time} {said}"),
+        cells: vec![
+            escaped(text(line, "level")),
+            escaped(text(line, "site")),
+            escaped(&said),
+            duration(ago as u64),
+        ],
+        // The newest is the first.
+        values: vec![time],
+        colour: (text(line, "level") == "ERROR").then_some(Color::Red),
+        subject: RowSubject::Nothing,
     }
 }
 

@@ -19,10 +19,11 @@ function stretches(found: any): Stretch[] {
   const list: Stretch[] = [];
   for (const one of found.attempts) {
     const begin = one.after_seconds ?? 0;
-    // The time to connect is a part of it.
-    const head = begin + (one.seconds ?? 0);
-    if (one.connect_seconds) list.push({ name: t("connect to {node}", { node: one.node }), from: begin, to: begin + one.connect_seconds, tone: "calm" });
-    list.push({ name: one.node, from: begin + (one.connect_seconds ?? 0), to: head, tone: one.status === null ? "bad" : "main" });
+    // The time of an attempt begins with its connection.
+    const connected = begin + (one.connect_seconds ?? 0);
+    const head = Math.max(connected, begin + (one.seconds ?? 0));
+    if (one.connect_seconds) list.push({ name: t("connect to {node}", { node: one.node }), from: begin, to: connected, tone: "calm" });
+    list.push({ name: one.node, from: connected, to: head, tone: one.status === null ? "bad" : "main" });
     if (one.body_ended_after_seconds) list.push({ name: t("body of {node}", { node: one.node }), from: head, to: Math.max(head, one.body_ended_after_seconds), tone: "good" });
   }
   return [{ name: t("whole request"), from: 0, to: found.seconds, tone: "main" }, ...list];

@@ -76,8 +76,11 @@ impl DashboardTest {
     /// Requests whose host, path and user agent are markup.
     fn send_markup(&self) {
         let path = "/%3Cimg%20src=x%20onerror=document.title='XSS'%3E";
+        let proxied = format!("/api{path}");
         for (target, host, agent) in [
             (path, "shop.example", MARKUP),
+            (&*proxied, "shop.example", MARKUP),
+            (&*proxied, "shop.example", MARKUP),
             ("/api/cart", MARKUP, "tests"),
             ("/wp-login.php", "shop.example", MARKUP),
             ("/api/cart", "shop.example", MARKUP),
@@ -227,6 +230,7 @@ fn operate(kind: BrowserKind) {
     wait_for_text(&mut browser, MARKUP);
     walk(&mut browser, "wide");
 
+    explain(&mut browser);
     // Now, and back to last year.
     show(&mut browser, "overview");
     browser.wait(
@@ -351,6 +355,27 @@ fn operate(kind: BrowserKind) {
     assert!(!test.apus.log().contains("panicked"));
 }
 
+/// Follows a line of the log to the request that it is about.
+fn explain(browser: &mut DrivenBrowser) {
+    show(browser, "log");
+    wait_for_text(browser, "tried another origin after one failed");
+    assert_eq!(browser.value(FAULTS), serde_json::json!([]));
+    browser.value("document.querySelector('main td a').click()");
+    browser.wait(
+        "the request is explained",
+        "document.querySelectorAll('main dl.facts dt').length >= 5 && !!document.querySelector('main svg.map rect')",
+    );
+    let explained = text(browser);
+    for part in ["Connection refused", "/api/", "shop"] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    assert_eq!(browser.value(FAULTS), serde_json::json!([]));
+    browser.value("location.hash = '#/explain/0123'");
+    wait_for_text(browser, "The server does not remember this request");
+    // The browser logs the 404.
+    browser.take_faults();
+}
+
 /// Writes a mistake, mends it, tries the change, and confirms it.
 fn change_configuration(test: &DashboardTest, browser: &mut DrivenBrowser) {
     let write = |browser: &mut DrivenBrowser, old: &str, new: &str| {
@@ -448,8 +473,9 @@ fn an_account_sees_and_does_what_its_role_and_sites_permit() {
     browser.value("document.querySelector('[data-key=leave]').click()");
     log_in(&mut browser, "sven", PASSWORD);
     browser.wait("sven is let in", IS_SHOWN);
-    assert_eq!(views(&mut browser), ["sites"]);
+    assert_eq!(views(&mut browser), ["log", "explain", "sites"]);
     walk(&mut browser, "as sven");
+    show(&mut browser, "sites");
     press(&mut browser, "shop", "Purge…");
     say_yes(&mut browser, &[("kind", "all")]);
     wait_for_text(&mut browser, "responses were purged.");
