@@ -2,13 +2,16 @@
 
 use apus_control::{ControlQueue, ServerHistory};
 use apus_handler::extract::{form_values, json_body};
-use apus_http::{HeaderValue, Method, Request, Response, ResponseFuture, StatusCode, header};
+use apus_http::{
+    HeaderValue, Method, Request, RequestRecords, Response, ResponseFuture, StatusCode, header,
+};
 use serde_json::{Map, Value, json};
 
 use crate::authentication::{Authentication, Caller};
 use crate::history::HistoryReader;
 use crate::operations::{AdminOperation, MAX_BODY, OPERATIONS, OperationKind, Sent, description};
 use crate::reply::{ask, json_response, problem};
+use crate::request_tail::{self, RequestTail};
 
 /// How all paths begin, with the version of the API.
 pub(crate) const API_PREFIX: &str = "/api/v1/";
@@ -19,18 +22,20 @@ pub(crate) struct Api {
     queue: ControlQueue,
     authentication: Authentication,
     history: HistoryReader,
+    tail: RequestTail,
 }
 
 impl Api {
     pub(crate) fn new(
         queue: ControlQueue,
         authentication: Authentication,
-        history: ServerHistory,
+        (history, records): (ServerHistory, RequestRecords),
     ) -> Self {
         Self {
             queue,
             authentication,
             history: HistoryReader::new(history),
+            tail: RequestTail::new(records),
         }
     }
 
@@ -111,6 +116,13 @@ impl Api {
                 .map_err(unprocessable)?;
             let access = self.authentication.stream_access(&request, caller);
             return self.history.live(caller, access);
+        }
+        if matches!(operation.kind, OperationKind::Tail) {
+            let arguments = operation.arguments(query(&request));
+            let filter = arguments.and_then(|arguments| request_tail::filter(&arguments));
+            let filter = filter.map_err(unprocessable)?;
+            let access = self.authentication.stream_access(&request, caller);
+            return self.tail.follow(filter, caller, access);
         }
         let sent = if matches!(operation.method, "GET" | "DELETE") {
             query(&request)

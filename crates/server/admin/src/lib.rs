@@ -43,6 +43,8 @@ mod history;
 mod operations;
 mod pages;
 mod reply;
+mod request_filter;
+mod request_tail;
 mod sessions;
 mod streams;
 
@@ -52,7 +54,7 @@ use std::sync::Arc;
 use apus_compress::Compression;
 use apus_control::{ControlQueue, OperatorAccounts, ServerHistory};
 use apus_handler::Layered;
-use apus_http::{Network, Service, ServiceFactory};
+use apus_http::{Network, RequestRecords, Service, ServiceFactory};
 use apus_layers::NetworkAccess;
 
 use self::api::Api;
@@ -74,6 +76,8 @@ pub struct AdminSettings {
     pub sessions: Arc<AdminSessions>,
     /// What the server did.
     pub history: ServerHistory,
+    /// What happened to the last requests.
+    pub records: RequestRecords,
 }
 
 /// The service of the address. Clones are the same.
@@ -86,7 +90,11 @@ impl Admin {
     /// Serves those that the settings name. `queue` is that of the control thread.
     pub fn new(queue: ControlQueue, settings: AdminSettings) -> Self {
         let authentication = Authentication::new(settings.accounts, settings.sessions);
-        let api = Api::new(queue.clone(), authentication, settings.history);
+        let api = Api::new(
+            queue.clone(),
+            authentication,
+            (settings.history, settings.records),
+        );
         let service = Layered::new(Pages::new(queue, api))
             .layer(NetworkAccess::allow(settings.allowed))
             .layer(Guard::new(settings.names))

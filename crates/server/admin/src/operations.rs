@@ -23,6 +23,8 @@ pub(crate) enum OperationKind {
     Parts(&'static [&'static str]),
     /// Sends the history as it happens.
     Live,
+    /// Shows requests as they end.
+    Tail,
     /// Reads the history, which needs no request to the control thread. It shows an account its sites.
     History,
     /// Sends a request that is for some sites or for all, to accounts of all kinds. If there is nothing for these sites, the response is 404.
@@ -73,7 +75,7 @@ const NO_FIELDS: &[ApiField] = &[];
 use FieldKind::{
     Boolean, Integer, KeyChanges, LogLevel, MaintenanceState, NodeState, Scope, Site, Step, Text,
 };
-use OperationKind::{Command, History, Live, OfSites, Parts};
+use OperationKind::{Command, History, Live, OfSites, Parts, Tail};
 use OperatorRole::{Configure, Operate, Read};
 
 /// Which version a change of the configuration is for.
@@ -146,6 +148,9 @@ pub(crate) const OPERATIONS: &[AdminOperation] = &[
         field("to", Integer, Some("null"), "The time after the last step; without it now."),
     ], kind: History },
     AdminOperation { method: "GET", path: "/live", role: Read, summary: "What the server did in each second, as an event `sample` when it has ended.", fields: NO_FIELDS, kind: Live },
+    AdminOperation { method: "GET", path: "/requests", role: Read, summary: "Requests as they end, each as an event `request`; `missed` counts those that are left out.", fields: &[
+        field("filter", Text, Some("null"), "Which ones: `status >= 500 and path starts_with \"/api/\"`."),
+    ], kind: Tail },
     AdminOperation { method: "GET", path: "/errors", role: Read, summary: "The last warnings and errors of the server's log, the last one first.", fields: NO_FIELDS, kind: OfSites("errors") },
     AdminOperation { method: "GET", path: "/requests/explain", role: Read, summary: "What happened to a request of the last minutes.", fields: &[
         field("id", Text, None, "The id of the request."),
@@ -280,7 +285,9 @@ impl AdminOperation {
         let command = match self.kind {
             Command(command) | OfSites(command) => command,
             Parts(_) => "status",
-            History | Live => return Err("this is no request to the control thread".to_owned()),
+            History | Live | Tail => {
+                return Err("this is no request to the control thread".to_owned());
+            }
         };
         match command {
             "upstream" => {
@@ -402,7 +409,7 @@ pub(crate) fn description() -> Value {
     let mut paths = Map::new();
     for operation in OPERATIONS {
         let media_type = match operation.kind {
-            Live => "text/event-stream",
+            Live | Tail => "text/event-stream",
             _ => "application/json",
         };
         let mut described = json!({
@@ -519,7 +526,7 @@ mod tests {
     #[test]
     fn each_operation_is_a_request_that_its_role_may_send() {
         let commands = OPERATIONS.iter();
-        for operation in commands.filter(|one| !matches!(one.kind, History | Live)) {
+        for operation in commands.filter(|one| !matches!(one.kind, History | Live | Tail)) {
             let fields = operation
                 .fields
                 .iter()

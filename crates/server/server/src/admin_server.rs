@@ -8,7 +8,7 @@ use std::time::Duration;
 use apus_admin::{Admin, AdminSessions, AdminSettings};
 use apus_config::AdminPlan;
 use apus_control::{ControlQueue, ServerHistory};
-use apus_http::Network;
+use apus_http::{Network, RequestRecords};
 use apus_net::{
     Binder, ClientFilter, ClientRefusal, Engine, EnginePlan, EngineStartError, Limits,
     ListenAddress, ListenerPlan,
@@ -23,6 +23,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct AdminServer {
     queue: ControlQueue,
     history: ServerHistory,
+    records: RequestRecords,
     /// They outlive reloads.
     sessions: Arc<AdminSessions>,
     binder: Option<Arc<dyn Binder>>,
@@ -37,12 +38,13 @@ const ENGINE_DESCRIPTORS: usize = 6;
 impl AdminServer {
     pub(crate) fn new(
         queue: ControlQueue,
-        history: ServerHistory,
+        (history, records): (ServerHistory, RequestRecords),
         binder: Option<Arc<dyn Binder>>,
     ) -> Self {
         Self {
             queue,
             history,
+            records,
             sessions: Arc::default(),
             binder,
             running: None,
@@ -113,6 +115,7 @@ impl AdminServer {
             accounts: plan.accounts.clone(),
             sessions: Arc::clone(&self.sessions),
             history: self.history.clone(),
+            records: self.records.clone(),
         };
         let admin = Arc::new(Admin::new(self.queue.clone(), settings));
         let listeners = plan.addresses.iter();

@@ -324,7 +324,11 @@ impl ControlThread {
         let traffic = TrafficLease::new(loader.traffic());
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let history = HistorySampler::default();
-        let mut admin = AdminServer::new(control.queue(), history.history(), binder.clone());
+        let mut admin = AdminServer::new(
+            control.queue(),
+            (history.history(), loader.records().clone()),
+            binder.clone(),
+        );
         let http3_secret = loader.http3_secret(&config);
         plan.http3_secret = http3_secret;
         let mut start = Engine::start_with(plan, binder.clone());

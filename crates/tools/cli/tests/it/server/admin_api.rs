@@ -259,6 +259,11 @@ fn roles_say_who_may_do_what() {
             Some(json!({ "id": 1, "version": 7 })),
             [403, 403, 409, 403],
         ),
+        (
+            "GET /api/v1/requests?filter=cookie%20==%20a",
+            None,
+            [422, 422, 422, 422],
+        ),
         ("GET /api/v1/nothing", None, [404, 404, 404, 404]),
         ("PATCH /api/v1/bans", None, [405, 405, 405, 405]),
     ] {

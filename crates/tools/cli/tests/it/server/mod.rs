@@ -27,6 +27,7 @@ mod privileges;
 mod recipes;
 mod request_facts;
 mod request_ids;
+mod request_tail;
 mod rules;
 mod tickets;
 mod tls_policies;
