@@ -35,6 +35,7 @@ mod upstream;
 mod upstream_choices;
 mod value_files;
 
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -550,11 +551,13 @@ struct SiteSpans {
     hosts: Vec<SourceSpan>,
 }
 
-/// Reports names that two sites have.
+/// Reports names that two sites have. There may be thousands of sites with dozens of names each, so each name is looked up.
 fn check_names(sites: &[(SitePlan, SiteSpans)], reader: &mut ConfigReader<'_>) {
+    let mut names: HashMap<&str, &SiteSpans> = HashMap::new();
+    let mut hosts: HashMap<(&ListenAddress, String), Vec<(usize, &SourceSpan)>> = HashMap::new();
+    let mut fallbacks: HashMap<&ListenAddress, Vec<(usize, &SiteSpans)>> = HashMap::new();
     for (at, (site, spans)) in sites.iter().enumerate() {
-        let before = sites.get(..at).unwrap_or_default();
-        if let Some((_, other)) = before.iter().find(|(other, _)| other.name == site.name) {
+        if let Some(other) = names.insert(&site.name, spans) {
             reader.report(
                 Finding::error(
                     &spans.name,
@@ -564,40 +567,51 @@ fn check_names(sites: &[(SitePlan, SiteSpans)], reader: &mut ConfigReader<'_>) {
                 .related(&other.name, "the other one")
                 .help("give one of them another `name`; logs tell sites apart by it"),
             );
+            names.insert(&site.name, other);
             continue;
         }
-        for (other, other_spans) in before {
-            let Some(shared) = shared_listener(site, other) else {
-                continue;
-            };
+        // Sites that share several addresses are told of the first one.
+        let mut told = HashSet::new();
+        let mut addresses: Vec<&ListenAddress> = Vec::new();
+        for listener in &site.listeners {
+            if !addresses.contains(&&listener.address) {
+                addresses.push(&listener.address);
+            }
+        }
+        for address in addresses {
             for (name, span) in site.server_names.iter().zip(&spans.hosts) {
                 let name = name.to_string();
-                if let Some(found) = other
-                    .server_names
-                    .iter()
-                    .position(|o| o.to_string() == name)
-                {
-                    let finding = Finding::error(
-                        span,
-                        format!("two sites are for the host `{name}` on {shared}"),
-                        "expected a host that no other site is for",
-                    );
-                    reader.report(match other_spans.hosts.get(found) {
-                        Some(span) => finding.related(span, "the other one"),
-                        None => finding,
-                    });
+                let known = hosts.entry((address, name.clone())).or_default();
+                for (other, other_span) in known.iter().filter(|(other, _)| *other != at) {
+                    if told.insert((*other, Some(name.clone()))) {
+                        reader.report(
+                            Finding::error(
+                                span,
+                                format!("two sites are for the host `{name}` on {address}"),
+                                "expected a host that no other site is for",
+                            )
+                            .related(other_span, "the other one"),
+                        );
+                    }
                 }
+                known.push((at, span));
             }
-            if site.is_fallback && other.is_fallback {
-                reader.report(
-                    Finding::error(
-                        &spans.site,
-                        format!("two sites are for all other hosts on {shared}"),
-                        "this one, for it has no `server_name` or `_`",
-                    )
-                    .related(&other_spans.site, "the other one")
-                    .help("give one of them a `server_name`"),
-                );
+            if site.is_fallback {
+                let known = fallbacks.entry(address).or_default();
+                for (other, other_spans) in known.iter() {
+                    if told.insert((*other, None)) {
+                        reader.report(
+                            Finding::error(
+                                &spans.site,
+                                format!("two sites are for all other hosts on {address}"),
+                                "this one, for it has no `server_name` or `_`",
+                            )
+                            .related(&other_spans.site, "the other one")
+                            .help("give one of them a `server_name`"),
+                        );
+                    }
+                }
+                known.push((at, spans));
             }
         }
     }
@@ -610,11 +624,4 @@ fn https_port(listeners: &[ListenerPlan]) -> Option<u16> {
         ListenAddress::Tcp { address, .. } => Some(address.port()),
         ListenAddress::Unix { .. } | ListenAddress::Inherited { .. } => None,
     })
-}
-
-fn shared_listener(one: &SitePlan, two: &SitePlan) -> Option<String> {
-    one.listeners
-        .iter()
-        .find(|one| two.listeners.iter().any(|two| two.address == one.address))
-        .map(|shared| shared.address.to_string())
 }
