@@ -128,7 +128,12 @@ fn account(home: &Home, arguments: &[&str]) -> (String, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    writeln!(child.stdin.take().unwrap(), "{PASSWORD}").unwrap();
+    // Who asks for a token does not read it, and may have ended.
+    let mut stdin = child.stdin.take().unwrap();
+    if !has_token {
+        writeln!(stdin, "{PASSWORD}").unwrap();
+    }
+    drop(stdin);
     let output = child.wait_with_output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
