@@ -87,7 +87,7 @@ pub enum UrlRequestError {
     Unanswered(String),
     /// The response broke off.
     Body(BodyError),
-    /// The response has more than [`MAX_BYTES`].
+    /// The response has more bytes than are read.
     TooLong,
 }
 
